@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice, takewhile
 from typing import Any
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
@@ -29,8 +30,6 @@ UNPLACED = "-"  # In place of the id of a ladder's views while its players are p
 NO_TAILS: Mapping[int, Tail] = {}
 
 PlacedEvent = tuple[tuple[int, int], entries.IndexEvent]  # With its partition and offset.
-_Listed = tuple[bytes, float, float]
-"""A listed player: id, displayed rating, and the moment at which the player leaves by itself."""
 Stored = Mapping[str, StoredPlayer]
 Made = dict[entries.EntryKey, IndexedPlayer]  # Players of ladders with tiers after events.
 
@@ -142,28 +141,25 @@ class IndexWriter:
         more."""
         now_s = self._now()
         self._adopt_views(now_s + entries.WRONG_CLOCK_S)
-        by_ladder: dict[bytes, list[tuple[float, bytes]]] = {}
-        count = 0
         with failures(), self._store.begin() as t:
-            for key in t.cursor(self._tables.dues).iternext(values=False):
-                moment_s = tables.value_of(key[:8])
-                if moment_s > now_s or count == SWEPT_TOGETHER:
-                    break
-                by_ladder.setdefault(key[8:12], []).append((moment_s, key[12:]))
-                count += 1
-        if not count:
+            keys = islice(t.cursor(self._tables.dues).iternext(values=False), SWEPT_TOGETHER)
+            due = [*takewhile(lambda key: tables.value_of(key[:8]) <= now_s, keys)]
+        if not due:
             return False
+        by_ladder: dict[bytes, list[bytes]] = {}
+        for key in due:
+            by_ladder.setdefault(key[8:12], []).append(key)
         with self._transaction() as t:
-            for prefix, due in by_ladder.items():
+            for prefix, own in by_ladder.items():
                 ladder = self._ladders[int.from_bytes(prefix)]
                 row = self._rows[ladder]
-                stored = self._stored(t, row.prefix, {player.decode() for _, player in due})
+                stored = self._stored(t, row.prefix, {key[12:].decode() for key in own})
                 before = _part_of(row, stored)
-                after = before._replace(swept=due[-1])
+                after = before._replace(swept=(tables.value_of(own[-1][:8]), own[-1][12:]))
                 self._write(t, row, before, after, stored, {})
                 row.swept_s, row.swept_player = after.swept
                 self._put_row(t, ladder, row)
-        return count == SWEPT_TOGETHER
+        return len(due) == SWEPT_TOGETHER
 
     def _adopt_views(self, ahead_s: float = math.inf) -> None:
         """Place all players of a ladder again that has other views than when they were placed, or
@@ -197,18 +193,15 @@ class IndexWriter:
     def _place_some_again(self, t: Any, ladder: str, row: LadderRow, last: bytes) -> bytes | None:
         """Place the players behind the one with the id `last`. Returns the id of the last of them;
         None if these are all."""
-        cursor, views = t.cursor(self._tables.players), self._views(ladder)
-        names: list[str] = []
-        for key in tables.keys_from(cursor, row.prefix + last + b"\0"):
-            if not key.startswith(row.prefix) or len(names) == AT_ONCE:
-                break
-            names.append(key[4:].decode())
-        placed = self._stored(t, row.prefix, names)
-        old = [_listed(name.encode(), each.player) for name, each in placed.items()]
-        self._change_lists(t, row.prefix, old, listed=False)
-        again = {name: entries.replaced(each.player, views) for name, each in placed.items()}
-        before = _part_of(row, {})
-        self._write(t, row, before, before._replace(players=again), placed, {})
+        keys = tables.keys_from(t.cursor(self._tables.players), row.prefix + last + b"\0")
+        some = islice(takewhile(lambda key: key.startswith(row.prefix), keys), AT_ONCE)
+        names = [key[4:].decode() for key in some]
+        placed, views = self._stored(t, row.prefix, names), self._views(ladder)
+        old = _part_of(row, placed)
+        self._change_lists(t, row.prefix, old.players, listed=False)
+        again = {name: entries.replaced(each, views) for name, each in old.players.items()}
+        before, after = old._replace(players={}), old._replace(players=again)
+        self._write(t, row, before, after, placed, {})
         return names[-1].encode() if len(names) == AT_ONCE else None
 
     # --- seasons ---
@@ -276,39 +269,31 @@ class IndexWriter:
     ) -> None:  # fmt: skip
         """Change what is stored of players from `before` to `after`. `kept` has the offsets of
         histories that have changed, `stored` those of the others."""
-        prefix, gone, come = row.prefix, list[_Listed](), list[_Listed]()
+        prefix, gone, come = row.prefix, before.listed(), after.listed()
         changed: list[tuple[bytes, bytes]] = []
         for name, new in after.players.items():
-            player, old = name.encode(), before.players.get(name)
-            if new is not old or name in kept:
+            if new is not before.players.get(name) or name in kept:
                 offsets = kept[name] if name in kept else stored[name].offsets
                 value = tables.encode_entry(StoredPlayer(new, offsets))
-                changed.append((prefix + player, value))
-            if old is not None and old.is_listed(name, before.swept):
-                gone.append(_listed(player, old))
-            if new.is_listed(name, after.swept):
-                come.append(_listed(player, new))
+                changed.append((prefix + name.encode(), value))
         for name in before.players.keys() - after.players.keys():
-            player, old = name.encode(), before.players[name]
-            t.delete(prefix + player, db=self._tables.players)
-            if old.is_listed(name, before.swept):
-                gone.append(_listed(player, old))
+            t.delete(prefix + name.encode(), db=self._tables.players)
         t.cursor(self._tables.players).putmulti(sorted(changed))
         self._change_lists(t, prefix, gone, listed=False)
         self._change_lists(t, prefix, come, listed=True)
-        points = Counter([math.floor(rating) for _, rating, _ in come])
-        points.subtract([math.floor(rating) for _, rating, _ in gone])
+        points = Counter([math.floor(each.rating) for each in come.values()])
+        points.subtract([math.floor(each.rating) for each in gone.values()])
         self._add_points(t, row, points)
 
     def _change_lists(
-        self, t: Any, prefix: bytes, some: Sequence["_Listed"], *, listed: bool
+        self, t: Any, prefix: bytes, some: Mapping[str, IndexedPlayer], *, listed: bool
     ) -> None:
         """Add players to, or take them out of, the lists by rank and of those who leave by time."""
-        scores = tables.scores_of([rating for _, rating, _ in some])
-        ranks = [prefix + at + each[0] for at, each in zip(scores, some, strict=True)]
-        timed = [each for each in some if each[2] < math.inf]
-        moments = tables.ordered([moment_s for _, _, moment_s in timed])
-        dues = [at + prefix + each[0] for at, each in zip(moments, timed, strict=True)]
+        scores = tables.scores_of([each.rating for each in some.values()])
+        ranks = [prefix + at + name.encode() for at, name in zip(scores, some, strict=True)]
+        timed = {name: each.until_s for name, each in some.items() if each.until_s < math.inf}
+        moments = tables.ordered([*timed.values()])
+        dues = [at + prefix + name.encode() for at, name in zip(moments, timed, strict=True)]
         for keys, table in ((ranks, self._tables.ranks), (dues, self._tables.dues)):
             keys.sort()
             if listed:
@@ -365,10 +350,6 @@ def _part_of(row: LadderRow, stored: Stored) -> LadderIndex:
     """The part of a ladder's index that these players are, without histories."""
     players = {name: each.player for name, each in stored.items()}
     return LadderIndex(players, {}, row.summary, row.swept)
-
-
-def _listed(player: bytes, each: IndexedPlayer) -> _Listed:
-    return player, each.rating, each.until_s
 
 
 def _with_offset(offsets: bytes, offset: bytes) -> bytes:

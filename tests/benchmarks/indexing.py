@@ -118,7 +118,7 @@ def _answers(store: folder.Store, players: int, rng: random.Random) -> Iterator[
         p50, p99 = np.percentile(asyncio.run(asked(name)), [50, 99])
         beside = {"p50": float(p50), "p99": float(p99), "players": players}
         yield result(f"index/{name}", float(p99), "us", beside, f"{QUESTIONS} questions")
-    asyncio.run(reader.close())
+    reader.close()
 
 
 if __name__ == "__main__":

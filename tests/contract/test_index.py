@@ -106,7 +106,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
             assert index.ask("around", LADDER, name, 3) is None
             assert index.ask("ladder", name) is None
             assert list(index.ask("kept", name)) == []
-        index.ask("close")
+        index.reader.close()
         with pytest.raises(Incomplete, match="still being made"):
             index.ask("ladders")
 
