@@ -1,4 +1,4 @@
-"""Which rounds of a log on Kafka the workers have not finished."""
+"""What `KafkaPlace` asks of topics: unfinished rounds, room for a new generation, and sections."""
 
 import re
 import time
@@ -20,26 +20,23 @@ LOOK_S = 1.0  # The longest time that one call waits for a record.
 class UnfinishedRounds:
     """Which offsets of `round-completed` the workers have not finished.
 
-    The ends of a game backend's transactions take offsets, and so do the records that it aborted.
-    No worker commits those at the end of a log, and only a reader sees what is a round. So
-    partitions with offsets left are read, but only while nothing moves: reading costs a busy
-    broker more than the answer is worth.
+    The ends of a game backend's transactions take offsets, and so do aborted records. No worker
+    commits those at the end of a log, and only a reader sees what is a round. So partitions with
+    offsets left are read, but only while nothing moves: reading costs a busy broker too much.
     """
 
     def __init__(self, settings: Settings, admin: Admin) -> None:
         self._settings, self._admin = settings, admin
-        self._last: dict[int, range] | None = None
-        """The offsets that were left at the last look."""
+        self._last: dict[int, range] | None = None  # The offsets that were left at the last look.
 
     def look(self, ends: Mapping[int, int]) -> dict[int, range]:
         """By partition, the offsets before these ends that the estimators have not committed;
         nothing if no partition has a record among them.
 
-        If these offsets are those of the last look, or this is the first one, partitions are read,
-        one by one, until a first record is found. Those without one are left out. Nothing can be
-        read behind the beginning of an open transaction; there, all offsets count, and so they do
-        where reading takes too long. Waits for transactions of the workers. Raises LogTrouble or
-        Denied.
+        At the first look, and if these offsets are those of the last one, partitions are read until
+        a first record is found; those without one are left out. All offsets count behind the
+        beginning of an open transaction, and where reading takes too long. Waits for transactions
+        of the workers. Raises LogTrouble or Denied.
         """
         found = self._admin.left(ESTIMATORS, self._admin.topics.rounds, ends)
         left = {p: each for p, each in found.items() if each}
@@ -82,8 +79,7 @@ def check_free(
     settings: Settings, admin: Admin, option: str, partitions: Mapping[str, int], old: str
 ) -> None:
     """Raise BadConfiguration if a topic of the settings has or had records, or another number of
-    partitions than is needed. `option`: what names the prefix. `partitions`: the numbers that are
-    needed, by topic. `old`: what has them."""
+    partitions than `old` has by `partitions`. `option`: what names the prefix."""
     prefix = settings.topic_prefix
     if not TOPIC_NAME.fullmatch(prefix):
         raise BadConfiguration(
@@ -105,8 +101,8 @@ def check_free(
 
 
 def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
-    """Raise BadConfiguration if the largest record of a new topic may be smaller than that of the
-    old one. `settings`: those of the new topics."""
+    """Raise BadConfiguration if the largest record of a new topic, of these settings, may be
+    smaller than that of the old one."""
     for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
         size, needed = size_of(new.configuration(topic)), size_of(old.configuration(twin))
         if size < needed:
@@ -118,8 +114,8 @@ def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
 
 
 def section_of(admin: Admin, topic: str, group: str, applied: Sequence[int]) -> Section:
-    """A topic. `group`: the consumer group that reads it; empty if none does. `applied`: how far
-    Redis has applied each partition; empty if it has no such topic."""
+    """A topic. `group` reads it, or is empty. `applied`: how far Redis has applied each partition;
+    empty if it has no such topic."""
     copies = admin.copies(topic)
     count = len(copies)
     starts, ends = admin.starts(topic, count), admin.ends(topic, count)
@@ -137,13 +133,12 @@ def section_of(admin: Admin, topic: str, group: str, applied: Sequence[int]) -> 
 
 
 def hidden_offsets(admin: Admin, topic: str, count: int) -> list[str]:
-    """A line for each partition in which an open transaction hides records from readers of
-    committed records."""
+    """A line for each partition in which an open transaction hides records from readers."""
     ends = admin.ends(topic, count)
     return [
         f"  {p:>5} from {stable} on hidden to readers by an open transaction"
-        for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True))
-        if stable < end
+        for p, stable in enumerate(admin.stable_ends(topic, count))
+        if stable < ends[p]
     ]
 
 
