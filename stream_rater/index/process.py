@@ -81,6 +81,14 @@ class IndexProcess:
             else:
                 getattr(self._watcher, kind)(*given)
 
+    def behind(self) -> int:
+        """The number of records that are not in the index yet."""
+        return self.lag
+
+    def reported_s(self) -> float:
+        """When the process last showed that it works, monotonic seconds."""
+        return self.last_report_s
+
     def stop(self) -> None:
         """Ask the process to end; then `listen` ends, too."""
         self._stopping = True

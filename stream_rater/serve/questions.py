@@ -1,29 +1,22 @@
 """Answers the questions about ladders and players from the index.
 
-While the index is being made, a player with many rounds looks like a newcomer. So no question is
-answered from an index that is not known to be complete: `Index` raises Incomplete.
+While the index is being made, a player with many rounds looks like a newcomer. So `IndexReader`
+raises Incomplete if it is not known to be complete.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import UNSET
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
-from stream_rater.index.entries import BIN, History, IndexedPlayer
-from stream_rater.index.reader import (
-    AbsentLadder,
-    AfterRow,
-    Incomplete,
-    LadderView,
-    PageView,
-    PlayerView,
-    RankedRow,
-)
+from stream_rater.index import reader
+from stream_rater.index.entries import BIN, IndexedPlayer
+from stream_rater.index.reader import AbsentLadder, AfterRow, Incomplete, IndexReader
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import bodies, routes
@@ -35,43 +28,8 @@ VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 T = TypeVar("T")
 
 
-class Compute(Protocol):
-    """Runs a computation without delaying other requests."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Run `work` and return its result."""
-
-
-class Index(Protocol):
-    """Reads the index. Each answer shows the index at one instant.
-
-    The methods raise Incomplete if the index is not known to be complete, and AbsentLadder if the
-    index has nothing of the ladder. The method `ladder` returns None instead of raising
-    AbsentLadder, unless the ladder is known to have had an event.
-    """
-
-    async def ladders(self) -> list[str]:
-        """The ids of all ladders, sorted."""
-
-    async def ladder(self, ladder: str) -> LadderView | None:
-        """The data about a ladder; None if it has no event."""
-
-    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
-        """The players in the given order; None for a player without an event."""
-
-    async def player(self, ladder: str, player: str) -> PlayerView | None:
-        """A player with the player's rank; None for a player without an event."""
-
-    async def history(self, ladder: str, player: str) -> History:
-        """A player's last changes, oldest first."""
-
-    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
-        """At most `limit` rows of the leaderboard: those after a place or, without one, the first
-        ones."""
-
-    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        """At most `limit` rows of the leaderboard with the player in the middle; None if the player
-        is not listed."""
+Compute = Callable[[Callable[[], bodies.PredictAnswer]], Awaitable[bodies.PredictAnswer]]
+"""Runs a computation without delaying other requests."""
 
 
 class Questions:
@@ -79,7 +37,7 @@ class Questions:
     on the exceptions of `index`, such as Incomplete."""
 
     def __init__(
-        self, index: Index, ladders: Ladders, is_complete: Callable[[], bool],
+        self, index: IndexReader, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute, now: Callable[[], float],
     ) -> None:  # fmt: skip
         """`is_complete` returns whether the index has every published event. `clock` returns
@@ -87,10 +45,10 @@ class Questions:
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute, self._now = clock, compute, now
         self._ladder_views = ladders.by_table(ladders.views)
-        self._views: dict[str, tuple[LadderView, float]] = {}
+        self._views: dict[str, tuple[reader.LadderView, float]] = {}
         """For each ladder, its cached view, and the time in seconds until which it may be used."""
 
-    def of(self, index: Index) -> "Questions":
+    def of(self, index: IndexReader) -> "Questions":
         """The same, but answered from another reader of the same index."""
         found = copy(self)
         found._index = index
@@ -193,7 +151,7 @@ class Questions:
         found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         return self._page(ladder, found)
 
-    def _page(self, ladder: str, found: PageView) -> bodies.PageAnswer:
+    def _page(self, ladder: str, found: reader.PageView) -> bodies.PageAnswer:
         shown = self._ladder_views(ladder).listing.display
         return _page(found, percentiles=shown == "percentile")
 
@@ -241,7 +199,7 @@ class Questions:
             await self._view(ladder)
             raise
 
-    async def _view(self, ladder: str) -> LadderView:
+    async def _view(self, ladder: str) -> reader.LadderView:
         found = await self._index.ladder(ladder)
         if found is None:
             self.check_complete()
@@ -251,7 +209,7 @@ class Questions:
             )  # fmt: skip
         return found
 
-    async def _cached_view(self, ladder: str) -> LadderView:
+    async def _cached_view(self, ladder: str) -> reader.LadderView:
         """The view of a ladder, which may be up to VIEW_CACHE_S old. This is harmless, because a
         ladder never disappears."""
         view, until_s = self._views.get(ladder, (None, 0.0))
@@ -264,7 +222,7 @@ class Questions:
         """The rating parameters of a ladder."""
         return self._config_of(ladder, await self._cached_view(ladder))
 
-    def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
+    def _config_of(self, ladder: str, view: reader.LadderView) -> RatingConfig:
         terms = self._ladders.find(ladder, view.summary.offset)
         if terms is None:
             raise Refused(
@@ -346,7 +304,9 @@ def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None) -> bodies.Row:
+def _row(
+    row: reader.RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None
+) -> bodies.Row:
     """`of`: the number of listed players, if the percentile is shown."""
     tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
     return bodies.Row(
@@ -355,7 +315,7 @@ def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | 
     )  # fmt: skip
 
 
-def _page(found: PageView, *, percentiles: bool) -> bodies.PageAnswer:
+def _page(found: reader.PageView, *, percentiles: bool) -> bodies.PageAnswer:
     of = found.listed if percentiles else None
     last = found.rows[-1] if found.rows else None
     has_next = last is not None and found.more

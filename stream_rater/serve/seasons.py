@@ -2,10 +2,9 @@
 `season-standings` keeps. They are final: a later correction does not change them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from stream_rater.contract.season_ended import SeasonKept
-from stream_rater.index.reader import AfterRow, StandingsPage
+from stream_rater.index.reader import AfterRow, IndexReader, StandingsPage
 from stream_rater.serve import routes
 from stream_rater.serve.bodies import SeasonAnswer, SeasonList, SeasonPageAnswer, SeasonRow
 from stream_rater.serve.problems import Refused
@@ -14,31 +13,12 @@ from stream_rater.serve.questions import Questions
 MOST_DIGITS = 18
 
 
-class SeasonIndex(Protocol):
-    """Reads the standings that are kept. The methods raise StoreTrouble, and Incomplete while the
-    index is being made."""
-
-    async def kept(self, ladder: str) -> Sequence[SeasonKept]:
-        """The seasons of a ladder whose standings are kept, in order."""
-
-    async def standings(
-        self, season: SeasonKept, after: AfterRow | None, limit: int
-    ) -> StandingsPage:
-        """At most `limit` standings: those after a place or, without one, the first ones."""
-
-    async def standings_around(
-        self, season: SeasonKept, player: str, limit: int
-    ) -> StandingsPage | None:
-        """At most `limit` standings with the player in the middle; None if the player is not
-        listed."""
-
-
 class PastSeasons:
     """Answers questions. The methods raise Refused for a request that cannot be answered, and pass
     on the exceptions of the index."""
 
     def __init__(
-        self, index: SeasonIndex, questions: Questions,
+        self, index: IndexReader, questions: Questions,
         started: Callable[[str], Awaitable[Sequence[int]]],
     ) -> None:  # fmt: skip
         """`started`: the numbers of the seasons that have started on a ladder, in order; none if

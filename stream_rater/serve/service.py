@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -53,45 +53,10 @@ SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
 
-class IndexKeeper(Protocol):
-    """Follows `rating-changed` in a thread, and reports to a Watcher."""
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether the index has every event that existed when reading began."""
-
-    @property
-    def lag(self) -> int:
-        """The number of records that are not in the index yet."""
-
-    @property
-    def oldest_reader_s(self) -> float:
-        """For how long the oldest reader of the index is known to read, in seconds."""
-
-    @property
-    def last_report_s(self) -> float:
-        """When it last showed that it works, monotonic seconds."""
-
-    def listen(self) -> None:
-        """Follow until `stop`. Raises the exception that ended it."""
-
-    def hurry(self) -> None:
-        """Ask it to report soon that what was published is in the index."""
-
-    def stop(self) -> None:
-        """Ask it to end; then `listen` ends, too."""
-
-    def end(self) -> None:
-        """Release what it holds. If it has not ended in time, end it."""
-
-    def unready(self) -> list[str]:
-        """The reasons why what it follows does not go on, if it knows them."""
-
-
 class Parts(NamedTuple):
     """What a process of the API answers from."""
 
-    following: IndexKeeper
+    following: IndexProcess
     reader: IndexReader
     connect: Callable[[], Place]  # Connects to the workers' beliefs.
     door: DoorParts
@@ -164,7 +129,7 @@ class ServeProcess(Watcher):
 
     def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)
-        self.metrics.lag.set_function(lambda: self._index.lag)
+        self.metrics.lag.set_function(self._index.behind)
         self.metrics.oldest_reader.set_function(lambda: self._index.oldest_reader_s)
         self.metrics.followers.set_function(lambda: len(self._hub))
         self.metrics.connections.set_function(lambda: len(self.server.open))
@@ -273,7 +238,7 @@ class ServeProcess(Watcher):
         now_s = time.monotonic()
         if self._loop is not None and now_s - self._heartbeat_s > STALLED_S:
             return [f"nothing was answered for {now_s - self._heartbeat_s:.0f} s"]
-        stalled_s = now_s - self._index.last_report_s
+        stalled_s = now_s - self._index.reported_s()
         if self._index.caught_up and stalled_s > STALLED_S:
             return [f"rating-changed was not read for {stalled_s:.0f} s"]
         return []

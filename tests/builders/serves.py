@@ -77,6 +77,10 @@ class IndexThread(IndexProcess):
         self._hold.close()
 
 
+class _StandaloneThread(standalone.Standalone, IndexThread):
+    """A standalone process whose index is in the thread that listens."""
+
+
 def with_index(settings: Settings) -> Settings:
     """With a new folder for the index."""
     return msgspec.structs.replace(settings, index=tempfile.mkdtemp(prefix="stream-rater-index-"))
@@ -128,7 +132,7 @@ class ServeThread(Answering):
         with (
             mock.patch.object(log, "logger", _logger),
             mock.patch.object(service, "IndexProcess", IndexThread),
-            mock.patch.object(standalone, "IndexProcess", IndexThread),
+            mock.patch.object(standalone, "Standalone", _StandaloneThread),
         ):
             self._service = _Service(settings, ladders, parts(settings, ladders))
         self._thread = threading.Thread(target=self._run, name="serve", daemon=True)

@@ -25,7 +25,7 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import PARENT, STATE, trace_of
 from stream_rater.contract.submissions import RecordPlace
-from stream_rater.index.reader import Incomplete
+from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
@@ -46,7 +46,7 @@ from stream_rater.serve.http.page import page_routes
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Questions
-from stream_rater.serve.seasons import PastSeasons, SeasonIndex
+from stream_rater.serve.seasons import PastSeasons
 
 MOST_ANSWERED = 2000
 """The most requests that are answered at the same time, half of them of one address. Clients that
@@ -63,7 +63,7 @@ class Api:
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
-        *, seasons: SeasonIndex, door: Door | None = None, fresh: FreshAnswers | None = None,
+        *, seasons: IndexReader, door: Door | None = None, fresh: FreshAnswers | None = None,
     ) -> None:  # fmt: skip
         """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
         None if nothing does. `seasons` has the standings of past seasons."""

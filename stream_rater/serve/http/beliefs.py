@@ -19,7 +19,7 @@ from stream_rater.contract.errors import Denied, LayoutMismatch, TopicMismatch, 
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
 from stream_rater.index.entries import History
-from stream_rater.index.reader import AbsentLadder
+from stream_rater.index.reader import AbsentLadder, IndexReader
 from stream_rater.places import live_beliefs
 from stream_rater.places.live_beliefs import LiveBeliefs, UnratedLadder
 from stream_rater.places.port import Place
@@ -36,7 +36,6 @@ from stream_rater.serve.explaining import explain_belief
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Index
 
 MOST_WAITING = 32  # The most questions of an address that may wait for the thread.
 UNKNOWN_S = 30.0
@@ -48,7 +47,7 @@ class BeliefQuestions:
     one after the other, so they do not delay requests of other kinds."""
 
     def __init__(
-        self, settings: Settings, ladders: Ladders, index: Index,
+        self, settings: Settings, ladders: Ladders, index: IndexReader,
         connect: Callable[[], Place],
     ) -> None:  # fmt: skip
         """Prepare to answer. `connect` is called with the first question, in the thread that works
