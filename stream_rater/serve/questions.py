@@ -16,7 +16,7 @@ from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.index import reader
 from stream_rater.index.entries import BIN, IndexedPlayer
-from stream_rater.index.reader import AbsentLadder, AfterRow, Incomplete, IndexReader
+from stream_rater.index.reader import AbsentLadder, Incomplete, IndexReader
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import bodies, routes
@@ -26,27 +26,24 @@ from stream_rater.serve.problems import Refused
 VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 
 T = TypeVar("T")
-
-
 Compute = Callable[[Callable[[], bodies.PredictAnswer]], Awaitable[bodies.PredictAnswer]]
 """Runs a computation without delaying other requests."""
 
 
 class Questions:
-    """Answers questions. The methods raise Refused for a request that cannot be answered, and pass
-    on the exceptions of `index`, such as Incomplete."""
+    """Answers questions, or raises Refused, or what `index` raises, such as Incomplete."""
 
     def __init__(
         self, index: IndexReader, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute, now: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`is_complete` returns whether the index has every published event. `clock` returns
-        monotonic seconds, `now` Unix seconds. `compute` runs long computations."""
+        """`is_complete`: whether the index has every published event. `clock` returns monotonic
+        seconds, `now` Unix seconds. `compute` runs long computations."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute, self._now = clock, compute, now
         self._ladder_views = ladders.by_table(ladders.views)
         self._views: dict[str, tuple[reader.LadderView, float]] = {}
-        """For each ladder, its cached view, and the time in seconds until which it may be used."""
+        """By ladder, its cached view, and the time in seconds until which it may be used."""
 
     def of(self, index: IndexReader) -> "Questions":
         """The same, but answered from another reader of the same index."""
@@ -137,21 +134,17 @@ class Questions:
     async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
     ) -> bodies.PageAnswer:
-        """A page of the leaderboard: the page at a cursor, the page around a player, or without
-        either the first page."""
-        if around is not None and cursor is not None:
-            raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
+        """A page of the leaderboard: that at a cursor, that around a player, or the first one."""
+        routes.check_page(cursor, around)
         await self.check_ladder(ladder)
+        found: reader.PageView | None
         if around is not None:
             found = await self._of_ladder(ladder, self._index.around(ladder, around, limit))
             if found is None:
                 raise await self._not_listed(ladder, around)
-            return self._page(ladder, found)
-        place = None if cursor is None else routes.decode_cursor(cursor)
-        found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
-        return self._page(ladder, found)
-
-    def _page(self, ladder: str, found: reader.PageView) -> bodies.PageAnswer:
+        else:
+            place = routes.decode_cursor(cursor)
+            found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         shown = self._ladder_views(ladder).listing.display
         return _page(found, percentiles=shown == "percentile")
 
@@ -166,16 +159,15 @@ class Questions:
 
     async def balance(self, ladder: str, question: bodies.BalanceQuestion) -> bodies.PredictAnswer:
         """Even teams, and the prediction of their round."""
-        config = await self._config(ladder)
+        config, teams = await self._config(ladder), question.teams
         players = (await self.lookup(ladder, question.players)).players
-        teams = question.teams
         return await self._compute(
             lambda: prediction(config, *balanced_sides(config, players, teams))
         )
 
     def _moment(self, known: IndexedPlayer) -> float:
-        """The moment at which a player who is not listed is looked at. The clock of the process
-        that took the player out may be ahead of this one."""
+        """When a player who is not listed is looked at: the clock that took the player out may be
+        ahead of this one."""
         until_s = known.until_s
         return max(self._now(), until_s) if math.isfinite(until_s) else self._now()
 
@@ -186,12 +178,8 @@ class Questions:
     # --- ladders and players that are missing ---
 
     async def _of_ladder(self, ladder: str, answer: Awaitable[T]) -> T:
-        """Await the index's answer about a ladder.
-
-        If the index has nothing of the ladder, this raises Refused if no event of the ladder was
-        ever published. Otherwise it raises AbsentLadder or Incomplete, which are answered with
-        status 503.
-        """
+        """Await the index's answer about a ladder. If the index has nothing of it, raise Refused if
+        no event of it was ever published; else AbsentLadder or Incomplete, which mean 503."""
         try:
             return await answer
         except AbsentLadder:
@@ -210,8 +198,7 @@ class Questions:
         return found
 
     async def _cached_view(self, ladder: str) -> reader.LadderView:
-        """The view of a ladder, which may be up to VIEW_CACHE_S old. This is harmless, because a
-        ladder never disappears."""
+        """The view of a ladder, up to VIEW_CACHE_S old: a ladder never disappears."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
             view = await self._view(ladder)
@@ -249,8 +236,7 @@ class Questions:
         )
 
     def check_complete(self) -> None:
-        """Raise Incomplete if the index may lack the event of a missing player or ladder because
-        the event was not read yet."""
+        """Raise Incomplete if the event of a missing player or ladder may not be read yet."""
         if not self._is_complete():
             raise Incomplete
 
@@ -267,8 +253,8 @@ def _tiers_of(known: IndexedPlayer | None, *, listed: bool) -> Tiers:
 
 
 def _answer_of(name: str, known: IndexedPlayer, now_s: float | None) -> bodies.PlayerAnswer:
-    """A player's answer, made from positions: a lookup makes up to a thousand. `now_s` is the
-    present time in Unix seconds if the ladder has tiers, else None."""
+    """A player's answer, made from positions: a lookup makes up to a thousand. `now_s`: the present
+    Unix time if the ladder has tiers, else None."""
     tiers = NO_TIERS if now_s is None else _tiers_of(known, listed=known.until_s > now_s)
     return bodies.PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
@@ -286,47 +272,34 @@ def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> bodies.Player
     )  # fmt: skip
 
 
+WHY_UNLISTED = {
+    "provisional": "provisional after {0.value} of {0.bound} rounds",
+    "min_rounds": "{0.value} of {0.bound} rounds (min_rounds)",
+    "idle_days": "{0.value:.1f} days without a round (idle_days is {0.bound:g})",
+    "max_sigma": "sigma is {0.value:.1f} today (max_sigma is {0.bound:g})",
+}
+"""By the rule that is not met, why a player is not listed."""
+
+
 def _in_words(unmet: Unmet | None) -> str:
-    if unmet is None:
-        return "the next event decides"
-    match unmet.rule:
-        case "provisional":
-            return f"provisional after {unmet.value} of {unmet.bound} rounds"
-        case "min_rounds":
-            return f"{unmet.value} of {unmet.bound} rounds (min_rounds)"
-        case "idle_days":
-            return f"{unmet.value:.1f} days without a round (idle_days is {unmet.bound:g})"
-        case "max_sigma":
-            return f"sigma is {unmet.value:.1f} today (max_sigma is {unmet.bound:g})"
+    return "the next event decides" if unmet is None else WHY_UNLISTED[unmet.rule].format(unmet)
 
 
 def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _row(
-    row: reader.RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None
-) -> bodies.Row:
-    """`of`: the number of listed players, if the percentile is shown."""
-    tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
-    return bodies.Row(
-        rank=row.rank, player=row.player, rating=row.rating, tier=tier, previous_tier=previous,
-        percentile=UNSET if of is None else _percentile(row.rank, of),
-    )  # fmt: skip
-
-
 def _page(found: reader.PageView, *, percentiles: bool) -> bodies.PageAnswer:
-    of = found.listed if percentiles else None
-    last = found.rows[-1] if found.rows else None
-    has_next = last is not None and found.more
-    known = found.players or [None] * len(found.rows)
+    rows = list[bodies.Row]()
+    for row, known in zip(found.rows, found.players or [None] * len(found.rows), strict=True):
+        tier, previous = _tiers_of(known, listed=True) if found.players else NO_TIERS
+        percentile = _percentile(row.rank, found.listed) if percentiles else UNSET
+        rows.append(
+            bodies.Row(
+                rank=row.rank, player=row.player, rating=row.rating, tier=tier,
+                previous_tier=previous, percentile=percentile,
+            )
+        )  # fmt: skip
     return bodies.PageAnswer(
-        rows=[
-            _row(*each, tiers=bool(found.players), of=of)
-            for each in zip(found.rows, known, strict=True)
-        ],
-        listed=found.listed,
-        next=routes.encode_cursor(AfterRow(last.rating, last.player))
-        if has_next and last
-        else None,
+        rows=rows, listed=found.listed, next=routes.next_cursor(found.rows, found.more)
     )

@@ -1,5 +1,4 @@
-"""A running `serve`: the main thread's event loop answers requests, and another process follows
-`rating-changed`."""
+"""A running `serve`: the main thread's event loop answers, and another process follows events."""
 
 import asyncio
 import os
@@ -39,18 +38,13 @@ from stream_rater.serve.questions import Questions
 API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0  # The time-out of a request to a server for which clients wait.
-PROGRESS_TIMEOUT_S = 2.0
-"""The time-out of a request about the workers' progress, for which clients wait."""
-STALLED_S = 30.0
-"""The time without a report after which the follower or the event loop counts as stalled."""
+PROGRESS_TIMEOUT_S = 2.0  # That of a request about the workers' progress.
+STALLED_S = 30.0  # How long the follower or the event loop may go without a report.
 BEAT_S = 1.0  # The interval at which the event loop shows that it runs.
 READY_S = 2.0  # Seconds in which the event loop must answer a probe of another thread.
-MOST_REPORTS = 16
-"""The most reports of the follower that may wait for the event loop. With more, the follower
-waits."""
+MOST_REPORTS = 16  # The most reports that wait for the event loop. With more, the follower waits.
 MOST_PREDICTIONS = 64  # The most predictions of an address that may wait for a thread.
-SWITCH_S = 0.0005
-"""The interval at which a thread that computes a prediction lets the event loop run."""
+SWITCH_S = 0.0005  # The interval at which a thread that predicts lets the event loop run.
 
 
 class Parts(NamedTuple):
@@ -93,13 +87,13 @@ class ServeProcess(Watcher):
         """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
         self.metrics, self._hub = ApiMetrics(self.log), Hub()
-        self._index, index, connect, door = make_parts(self, self.metrics)
-        self._reader = index
+        self._index, self._reader, connect, door = make_parts(self, self.metrics)
+        index = self._reader
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time
         )
-        beliefs = BeliefQuestions(settings, ladders, index, connect)
+        beliefs = BeliefQuestions(ladders, index, connect)
         fresh = FreshAnswers(
             questions, lambda needed: questions.of(index.after(needed)), self._index.hurry
         )
@@ -135,8 +129,7 @@ class ServeProcess(Watcher):
         self.metrics.connections.set_function(lambda: len(self.server.open))
 
     def run(self) -> None:
-        """Follow and answer until `stop`, or until SIGTERM or SIGINT. Raises the exception that
-        ended the follower."""
+        """Follow and answer until `stop`, SIGTERM or SIGINT. Raises what ended the follower."""
         asyncio.run(self._run())
         if self._failure is not None:
             raise self._failure
@@ -198,11 +191,8 @@ class ServeProcess(Watcher):
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
-        self._call(self._publish, events)
-
-    def _publish(self, events: Sequence[NewEvent]) -> None:
-        self._hub.publish(events)
-        self._doorway.read(events)
+        self._call(self._hub.publish, events)
+        self._call(self._doorway.read, events)
 
     def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
         self._call(self._hub.checkpointed, ends)

@@ -1,9 +1,6 @@
 """Answers the questions that need the workers' whole beliefs: which changes a result would make,
-and how the factors of the belief explain a rating.
-
-If a `serve` process may read only the index, it refuses these questions with `no-beliefs`. All
-other questions work.
-"""
+how factors explain a rating, and with which ratings of another ladder players begin. A process
+that may read only the index refuses these with `no-beliefs`."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LayoutMismatch, TopicMismatch, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
 from stream_rater.index.entries import History
 from stream_rater.index.reader import AbsentLadder, IndexReader
-from stream_rater.places import live_beliefs
-from stream_rater.places.live_beliefs import LiveBeliefs, UnratedLadder
+from stream_rater.places.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs, UnratedLadder
 from stream_rater.places.port import Place
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.forecast import Believed
@@ -38,26 +33,22 @@ from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
 
 MOST_WAITING = 32  # The most questions of an address that may wait for the thread.
-UNKNOWN_S = 30.0
-"""The time after which it asks again for the seasons that have started, if it may not know them."""
+UNKNOWN_S = 30.0  # When to ask again for the seasons that have started, if they cannot be read.
+
+
+UNREADABLE = LaddersDiffer, StaleBeliefs, LayoutMismatch, TopicMismatch, Trouble, Denied
 
 
 class BeliefQuestions:
-    """Answers questions for the event loop, or raises Refused. One thread works on these questions
-    one after the other, so they do not delay requests of other kinds."""
+    """Answers questions for the event loop, or raises Refused. One thread works on one after the
+    other, so they do not delay requests of other kinds."""
 
-    def __init__(
-        self, settings: Settings, ladders: Ladders, index: IndexReader,
-        connect: Callable[[], Place],
-    ) -> None:  # fmt: skip
-        """Prepare to answer. `connect` is called with the first question, in the thread that works
-        on the questions."""
-        self._settings, self._ladders, self._index = settings, ladders, index
-        self._connect = connect
+    def __init__(self, ladders: Ladders, index: IndexReader, connect: Callable[[], Place]) -> None:
+        """`connect` is called with the first question, in the thread."""
+        self._ladders, self._index, self._connect = ladders, index, connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
-        self._live: live_beliefs.LiveBeliefs | None = None
-        self._unknown_until_s = 0.0
-        """Until when the seasons that have started count as not known."""
+        self._live: LiveBeliefs | None = None
+        self._unknown_until_s = 0.0  # Until when the started seasons count as not known.
 
     async def what_if(self, ladder: str, question: bodies.WhatIfQuestion) -> bodies.WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
@@ -74,8 +65,7 @@ class BeliefQuestions:
     async def beginnings(
         self, ladder: str, source: str, more_sigma: float, players: Sequence[str]
     ) -> list[SeededPlayer]:
-        """The ratings of those players who have none on the ladder, and have one on the source.
-        They are on the ladder's scale, and `more_sigma` is added to each sigma."""
+        """What `beginnings_of` finds."""
         published = await self._offsets(ladder, players), await self._offsets(source, players)
 
         def work() -> list[SeededPlayer]:
@@ -87,19 +77,23 @@ class BeliefQuestions:
         return await self._executor.run(work)
 
     async def started_seasons(self, ladder: str) -> Sequence[int]:
-        """The numbers of the seasons that have started on a ladder, in order; none if this process
-        cannot read them."""
+        """The seasons that have started on a ladder, in order; none if it cannot read them."""
+
+        def work() -> Sequence[int]:
+            with _errors_as_problems([]):
+                return self._beliefs.started_seasons(ladder)
+
         if time.monotonic() < self._unknown_until_s:
             return []
         try:
-            return await self._executor.run(partial(self._started_seasons, ladder))
+            return await self._executor.run(work)
         except Refused:
             self._unknown_until_s = time.monotonic() + UNKNOWN_S
             return []
 
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
-        """The offset of the last change in the index of each player who has a counted round. The
-        beliefs that are used must not be older."""
+        """The offset of the last change of each player who has a counted round: what the index has.
+        The beliefs that are used must not be older."""
         try:
             found = await self._index.players(ladder, players)
         except AbsentLadder:
@@ -113,10 +107,6 @@ class BeliefQuestions:
         }
 
     # --- in the thread ---
-
-    def _started_seasons(self, ladder: str) -> Sequence[int]:
-        with _errors_as_problems([]):
-            return self._beliefs.started_seasons(ladder)
 
     def _what_if(
         self, ladder: str, question: bodies.WhatIfQuestion, offsets: Mapping[str, int]
@@ -143,7 +133,7 @@ class BeliefQuestions:
         with _errors_as_problems([]):
             try:
                 pool = self._beliefs.of(ladder, [player], published=offsets).pool
-            except what_if.RemovedPlayer:
+            except RemovedPlayer:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)
             if row is None:
@@ -154,9 +144,9 @@ class BeliefQuestions:
             return explain_belief(player, beliefs, pool.rule, history)
 
     @property
-    def _beliefs(self) -> live_beliefs.LiveBeliefs:
+    def _beliefs(self) -> LiveBeliefs:
         if self._live is None:
-            self._live = live_beliefs.LiveBeliefs(self._ladders, self._connect())
+            self._live = LiveBeliefs(self._ladders, self._connect())
         return self._live
 
 
@@ -165,31 +155,19 @@ def _errors_as_problems(sides: Sequence[bodies.SideQuestion]) -> Iterator[None]:
     """Convert the exceptions that a question raises to Refused."""
     try:
         yield
-    except live_beliefs.UnratedLadder as error:
+    except UnratedLadder as error:
         raise Refused("unknown-ladder", str(error), "path.ladder") from None
-    except what_if.RemovedPlayer as error:
+    except RemovedPlayer as error:
         raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
     except Invalid as error:
         raise Refused("invalid", f"{error.code}: {error}", "body") from None
-    except (
-        live_beliefs.LaddersDiffer,
-        live_beliefs.StaleBeliefs,
-        LayoutMismatch,
-        TopicMismatch,
-        Trouble,
-        Denied,
-    ) as error:
+    except UNREADABLE as error:
         raise Refused("no-beliefs", str(error)) from None
 
 
 def _place_of(player: str, sides: Sequence[bodies.SideQuestion]) -> str:
-    found = [
-        f"body.sides[{i}].players[{k}]"
-        for i, side in enumerate(sides)
-        for k, name in enumerate(side.players)
-        if name == player
-    ]
-    return found[0]
+    i = next(i for i, side in enumerate(sides) if player in side.players)
+    return f"body.sides[{i}].players[{sides[i].players.index(player)}]"
 
 
 def _no_player(ladder: str, player: str) -> Refused:
@@ -200,8 +178,8 @@ def _no_player(ladder: str, player: str) -> Refused:
 
 
 def entries_of(question: bodies.WhatIfQuestion) -> list[Entry]:
-    """The standings of a round with this result. Raises Refused if there is not one rank, or not
-    one score, for each side."""
+    """The standings of a round with this result. Raises Refused without a rank, or with scores but
+    without one, for a side."""
     sides, ranks, scores = question.sides, question.ranks, question.scores
     if len(ranks) != len(sides):
         raise Refused(
@@ -261,12 +239,12 @@ def beginnings_of(
     live: LiveBeliefs, ladders: Ladders, names: tuple[str, str],
     published: tuple[Published, Published], more_sigma: float, players: Sequence[str],
 ) -> list[SeededPlayer]:  # fmt: skip
-    """Those of these players who have no belief on a ladder and have one on another, with the
-    rating of the other one on the ladder's scale. Their order is that of `players`.
+    """Those of these players, in order, who have no belief on a ladder and have one on another,
+    with that rating on the ladder's scale.
 
-    `names`: the ladder, and the one from which the ratings come. `published`: the same of both.
-    `more_sigma` is added to each sigma. A player who was removed from one of the ladders is left
-    out. Raises Refused if the second ladder was never rated, and as `LiveBeliefs.of` does.
+    `names`: the ladder, and the one from which the ratings come; `published`: of both. `more_sigma`
+    is added to each sigma. A player who was removed from one of the ladders is left out. Raises
+    Refused if the second ladder was never rated, and as `LiveBeliefs.of` does.
     """
     ladder, source = names
     try:
