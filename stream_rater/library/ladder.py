@@ -32,9 +32,7 @@ Columns = tuple[
     Sequence[float | None] | None,
 ]  # fmt: skip
 """By side: the ranks, the shares, the seats and the scores, as `Ladder.rate` takes them."""
-
-SHOWN_PLAYERS = 10
-"""The number of players that a notebook shows of a ladder."""
+SHOWN_PLAYERS = 10  # The number of players that a notebook shows of a ladder.
 
 
 class Ladder:
@@ -148,17 +146,15 @@ class Ladder:
     ) -> results.RoundResult:  # fmt: skip
         """The result of a round whose message is given to `rate`. Raises InvalidRound."""
         messages, rater = self._messages, self._rater
-        given_sides = messages.sides_of(sides)
-        standings = messages.standings_of(given_sides, *of_sides)
+        given = messages.sides_of(sides)
+        standings = messages.standings_of(given, *of_sides)
         if completed_at is None:
             completed_at = self._answers.text_of(rater.work.latest_s)
         at = messages.time_of(completed_at)
         message = messages.message_of(
             rater.ladder, round_id, at, standings, weight, performance_ceiling
         )
-        return self._answers.round_result(
-            round_id, at, given_sides, rate(message), rater.work.edits
-        )
+        return self._answers.round_result(round_id, at, given, rate(message), rater.work.edits)
 
     def rate_file(
         self, path: str | os.PathLike[str], *, ladder: str | None = None,
@@ -538,7 +534,6 @@ class Ladder:
         return f"<Ladder {self.name!r} by {system}: {len(self):,} players>"
 
     def _repr_html_(self) -> str:
-        system = self.parameters.__struct_config__.tag
-        best = self.leaderboard(SHOWN_PLAYERS)
+        best, system = self.leaderboard(SHOWN_PLAYERS), self.parameters.__struct_config__.tag
         which = f", the best {len(best)}" if len(best) < len(self) else ""
         return best.to_html(f"{self.name}: {len(self):,} players by {system}{which}")

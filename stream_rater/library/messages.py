@@ -24,15 +24,12 @@ from stream_rater.rating.seats import SEAT_CURE, is_seat
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
 HEADERS = (("content-type", MSGPACK.encode()),)
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RoundCompleted).decode
 
 _PLACES = (
-    (r"^standings\[(\d+)\]\.rank\b", r"ranks[\1]"),
+    (r"^standings\[(\d+)\]\.(rank|seat|score)\b", r"\2s[\1]"),
     (r"^standings\[(\d+)\]\.shares\b", r"shares[\1]"),
-    (r"^standings\[(\d+)\]\.seat\b", r"seats[\1]"),
-    (r"^standings\[(\d+)\]\.score\b", r"scores[\1]"),
     (r"^standings\b", "sides"),
 )
 """Patterns of places in a message, each with the name of this place in the arguments."""
@@ -41,10 +38,8 @@ _PLACES = (
 class GivenSides(NamedTuple):
     """The validated sides of a round or of a prediction."""
 
-    players: list[tuple[str, ...]]
-    """The players of each side."""
-    places: dict[str, str]
-    """By player, the place of the id in the arguments."""
+    players: list[tuple[str, ...]]  # The players of each side.
+    places: dict[str, str]  # By player, the place of the id in the arguments.
 
 
 def sides_of(sides: Sequence[Side]) -> GivenSides:
@@ -77,8 +72,7 @@ def factor_of(value: object) -> float:
 
 
 def fraction_of(value: object) -> float:
-    """The argument as the fraction of a ladder's rounds that only build experience. Raises
-    ValueError if it is not a number from 0 to below 1."""
+    """The fraction of a ladder's rounds that only build experience. Raises ValueError."""
     if not isinstance(value, Real) or not 0.0 <= float(value) < 1.0:
         raise ValueError(f"train: {value!r} is not in [0, 1); 0.1 leaves out the first tenth")
     return float(value)
@@ -131,8 +125,7 @@ def _by_side(
 
 
 def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]:
-    """The rank of each side, None for a side that did not finish. Without ranks, the sides are in
-    order. Raises InvalidRound."""
+    """The rank of each side (None: did not finish), in order without ranks. Raises InvalidRound."""
     if ranks is None:
         return list(range(1, sides + 1))
     listed = enumerate(_by_side("bad-rank", "ranks", ranks, sides))
@@ -140,8 +133,8 @@ def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]
 
 
 def _rank(place: str, rank: Any) -> int:
-    """A rank as a whole number. Values out of range become the nearest invalid number, so that they
-    fit into the message, where they are rejected. Raises InvalidRound if it is no whole number."""
+    """A rank as a whole number. One out of range becomes the nearest invalid number, which fits
+    into the message, where it is rejected. Raises InvalidRound if it is no whole number."""
     try:
         return min(max(operator.index(rank), 0), MAX_RANK + 1)
     except TypeError:
@@ -177,10 +170,9 @@ def seats_of(seats: Sequence[str | None] | None, sides: int) -> list[str | None]
 
 def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float | None]:
     """The score of each side, None for a side without one. Raises InvalidRound."""
-    listed = _by_side("bad-score", "scores", scores, sides, "; None: no score")
+    listed = enumerate(_by_side("bad-score", "scores", scores, sides, "; None: no score"))
     numbers = [
-        None if score is None else number("bad-score", f"scores[{i}]", score)
-        for i, score in enumerate(listed)
+        None if score is None else number("bad-score", f"scores[{i}]", score) for i, score in listed
     ]
     for i, score in enumerate(numbers):
         if score is not None and not math.isfinite(score):
@@ -189,16 +181,15 @@ def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float |
 
 
 def number(code: str, place: str, value: Any) -> float:
-    """A number as a float. Raises InvalidRound with this code if the value is not a number."""
+    """A number as a float. Raises InvalidRound with this code for anything else."""
     if not isinstance(value, Real):
         _reject(code, f"{place}: {value!r} is no number")
     return float(value)
 
 
 def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
-    """A time as RFC 3339 text. `place`: its name in the arguments. A text stays as it is, and is
-    validated later. Raises InvalidRound for a datetime without a zone, a text that is not ASCII, or
-    another type."""
+    """A time as RFC 3339 text, for the argument `place`. A text is validated later. Raises
+    InvalidRound for a datetime without a zone, a text that is not ASCII, or another type."""
     if isinstance(completed_at, str):
         if not completed_at.isascii():
             _reject("bad-time", f"{place}: {completed_at!r} is no RFC 3339 time")
@@ -259,8 +250,7 @@ def _seed_kind(message: bytes) -> str:
 
 
 def record_of(offset: int, message: bytes) -> Record:
-    """A record with this message at this offset. Its time of receipt is infinite, so that the time
-    of its round is never rejected as too late."""
+    """A record with this message, received infinitely late: no time of a round is too far ahead."""
     kind = _seed_kind(message)
     headers = ((EVENT_TYPE, kind.encode()),) if kind else HEADERS
     return Record(0, offset, message, headers, received_s=math.inf)

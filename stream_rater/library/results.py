@@ -300,13 +300,10 @@ class FileResult:
         )
 
     def _repr_html_(self) -> str:
-        names = ("ladder", "rounds", "updates", "corrections", "other_rounds", "refused")
-        values = {name: getattr(self, name) for name in names}
-        texts = {
-            name: f"{it:,}" if isinstance(it, int) else shown(it) for name, it in values.items()
-        }
-        counts = html_fields(shown(self.path), texts)
-        return counts + (self.refused_lines._repr_html_() if self.refusals else "")
+        names = ("rounds", "updates", "corrections", "other_rounds", "refused")
+        counts = {name: f"{getattr(self, name):,}" for name in names}
+        table = html_fields(shown(self.path), {"ladder": shown(self.ladder), **counts})
+        return table + (self.refused_lines._repr_html_() if self.refusals else "")
 
 
 @dataclass(frozen=True)
