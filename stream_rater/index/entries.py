@@ -203,8 +203,7 @@ def bin_of(rating: float) -> int:
 
 
 class PlayerErased(NamedTuple):
-    """A record without a value: the index must forget the player. Each partition with events of
-    the player has one after them."""
+    """A record without a value, the last of each partition with events: forget the player."""
 
     ladder: str
     player: str

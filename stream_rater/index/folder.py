@@ -145,8 +145,7 @@ class Store:
         return self._env.begin(write=write)
 
     def oldest_reader_s(self, now_s: float) -> float:
-        """Forget readers of ended processes (I4), and return for how many seconds the oldest of the
-        others is known to read."""
+        """Forget readers of ended processes (I4). Returns how long the oldest other one reads."""
         with failures():
             self._env.reader_check()
             lines = self._env.readers().splitlines()[1:]
@@ -167,8 +166,7 @@ _guard = Lock()
 
 
 def opened(path: Path, *, write: bool = False) -> Store:
-    """The environment in a folder. Who asks for it ends that by `closed`. Raises Damaged or
-    StoreTrouble."""
+    """The environment in a folder; end it by `closed`. Raises Damaged or StoreTrouble."""
     with _guard:
         if (store := _stores.get(path)) is not None:
             store.users += 1

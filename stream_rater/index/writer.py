@@ -35,8 +35,7 @@ Made = dict[entries.EntryKey, IndexedPlayer]  # Players of ladders with tiers af
 
 
 class IndexWriter:
-    """Changes the index. It is for one thread, and nothing else writes. The methods raise
-    StoreTrouble or Damaged."""
+    """Changes the index, in one thread, and alone. The methods raise StoreTrouble or Damaged."""
 
     def __init__(
         self, store: Store, max_changes: int, ladders: Ladders = ANY_LADDER,
@@ -96,8 +95,7 @@ class IndexWriter:
         return made
 
     def reached(self, positions: Sequence[int], *, current: bool = False) -> None:
-        """The index has every event before these positions. `current`: those are all that there
-        are, so readers may answer."""
+        """The index has all events before these positions; `current`: all that there are."""
         with self._transaction():
             self._reach(positions, NO_TAILS)
             if current:
@@ -191,8 +189,7 @@ class IndexWriter:
                 self._put_row(t, ladder, row)
 
     def _place_some_again(self, t: Any, ladder: str, row: LadderRow, last: bytes) -> bytes | None:
-        """Place the players behind the one with the id `last`. Returns the id of the last of them;
-        None if these are all."""
+        """Place the players behind the id `last`. Returns the last one's; None: these are all."""
         keys = tables.keys_from(t.cursor(self._tables.players), row.prefix + last + b"\0")
         some = islice(takewhile(lambda key: key.startswith(row.prefix), keys), AT_ONCE)
         names = [key[4:].decode() for key in some]

@@ -355,7 +355,7 @@ class Ladder:
         given_sides = messages.sides_of(sides)
         standings = messages.standings_of(given_sides, None, shares, seats)
         now = self._answers.text_of(rater.work.latest_s)
-        rater.check(messages.message_of(rater.ladder, "prediction", now, standings))
+        rater.decoded(messages.message_of(rater.ladder, "prediction", now, standings))
         return self._answers.prediction(
             self.parameters, rater.pool, standings, messages.factor_of(variance_factor)
         )

@@ -28,6 +28,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
 from stream_rater.rounds import seed_records
+from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
@@ -77,8 +78,7 @@ class FileRounds(RatedRounds):
         super().__init__(path, self._read() if is_table(path) else None)
 
     def records(self, first: int) -> Iterator[Record]:
-        """Yield the lines. Raises OSError if the file cannot be read, has changed, or holds no JSON
-        lines."""
+        """Raises OSError if the file cannot be read, has changed, or holds no JSON lines."""
         if _state_of(self._path) != self._state:
             raise OSError(
                 f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
@@ -239,12 +239,13 @@ class Rater:
 
     # --- one round ---
 
-    def check(self, message: bytes) -> None:
-        """Raise InvalidRound if the round in this message cannot be rated."""
-        try:
-            RoundDecoder(any_ladder(self.rating)).read(messages.record_of(0, message))
-        except Invalid as invalid:
-            raise messages.argument_error(invalid) from None
+    def decoded(self, message: bytes) -> RoundBatch:
+        """The round in this message. Raises InvalidRound if it cannot be rated."""
+        record = messages.record_of(self._log.end, message)
+        rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
+        if rejection is not None:
+            raise messages.argument_error(rejection)
+        return rounds
 
     def rate(self, message: bytes) -> Rated | None:
         """Rate a round of the ladder; None if it changes no rating. Raises InvalidRound."""
@@ -259,11 +260,7 @@ class Rater:
     def what_if(self, message: bytes) -> Rated | None:
         """What rating this round would give; None if nothing. Raises InvalidRound."""
         work = self.work
-        record = messages.record_of(self._log.end, message)
-        rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
-        if rejection is not None:
-            raise messages.argument_error(rejection)
-        return what_if(work.pool, work.edits, rounds)
+        return what_if(work.pool, work.edits, self.decoded(message))
 
     # --- seeds ---
 
@@ -387,8 +384,7 @@ class _Tally:
     """Counts the rounds, rating changes and rejected lines of a file."""
 
     def __init__(self, file: RatedRounds, first: int, ladder: str, *, chosen: bool) -> None:
-        """`first`: the offset of the file's first line. `chosen`: rounds of other ladders are
-        skipped; else they are an error."""
+        """`first`: the offset of the first line. `chosen`: skip other ladders' rounds, or raise."""
         self.first, self._file, self._ladder, self._chosen = first, file, ladder, chosen
         self.begin()
 

@@ -47,8 +47,7 @@ class Columns:
     DECIMALS: ClassVar[Mapping[str, int]] = {}
     """By name of a column of floats, the number of decimals that are shown; 1 for other columns."""
     ABSENT: ClassVar[Mapping[str, int]] = {}
-    """By name of a column of integers, what stands for an absent value: rows and data frames have
-    None or null."""
+    """By column of integers, what stands for an absent value: None or null in rows and frames."""
     LEADING: ClassVar[Sequence[str]] = ()  # The names of the columns that come first.
 
     @property
@@ -103,8 +102,7 @@ class Columns:
         return column == self.ABSENT[name] if name in self.ABSENT else None
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The table as a data frame of pandas, as in `to_arrow`. Raises MissingExtra if pandas is
-        not installed."""
+        """The table as a frame of pandas, as in `to_arrow`. Raises MissingExtra without pandas."""
         with own_package():
             import pandas as pd
 
@@ -121,8 +119,7 @@ class Columns:
         return pd.DataFrame({name: series(name, each) for name, each in self.columns().items()})
 
     def to_polars(self) -> "pl.DataFrame":
-        """The table as a data frame of Polars, as in `to_arrow`. Raises MissingExtra if Polars is
-        not installed."""
+        """The table as a frame of Polars, as in `to_arrow`. Raises MissingExtra without Polars."""
         with own_package():
             import polars as pl
 

@@ -128,8 +128,7 @@ class FilePlace(reading.DataFile, Place):
         return SeasonRows(self.path, self.id).kept(ladder)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
-        """Yield the records that they would be on Kafka. Of the oldest events, only the last one of
-        each player is kept."""
+        """Of the oldest events, only the last one of each player is kept."""
         if topic == CHANGED:
             look, nexts = self._new_events, self.changed_ends()
         else:

@@ -521,8 +521,7 @@ class KafkaPlace(Place):
     def retire(
         self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
     ) -> Iterator[str]:
-        """Write a tombstone for each key to the old `rating-changed`. Then delete the old topics,
-        or say how to delete them."""
+        """Write tombstones to the old `rating-changed`, and delete the old topics, or say how."""
         tombstones = (Record(partition, ANY_OFFSET, None, key=key) for partition, key in keys)
         count = Copier(self.settings, self.topics.changed).write(tombstones)
         yield f"{self.topics.changed}: {counted(count, 'tombstone')} written for the player"

@@ -101,8 +101,7 @@ def check_free(
 
 
 def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
-    """Raise BadConfiguration if the largest record of a new topic, of these settings, may be
-    smaller than that of the old one."""
+    """Raise BadConfiguration if a new topic, of these settings, may hold smaller records only."""
     for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
         size, needed = size_of(new.configuration(topic)), size_of(old.configuration(twin))
         if size < needed:

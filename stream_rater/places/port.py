@@ -88,8 +88,7 @@ class SeasonWriter(Protocol):
     """Writes the standings of one season."""
 
     def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End every other writer of this season, if the place has no locks. Returns the marks of
-        written pages, by number."""
+        """End every other writer of the season, without locks. Returns written pages by number."""
 
     def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
         """Write a page in one transaction. After a Trouble it may be written: begin again."""
@@ -162,8 +161,7 @@ class Place(ABC):
 
     @abstractmethod
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records of `round-completed` with offsets in [first, end): at least one, if there is
-        any."""
+        """Records of `round-completed` in [first, end): at least one, if there is any."""
 
     @abstractmethod
     def parts(self) -> Iterator[Sequence[Record]]:
@@ -196,8 +194,7 @@ class Place(ABC):
 
     @abstractmethod
     def standings(self, *, whole: bool = True) -> Standings:
-        """Yield the records of `season-ended`. `whole`: raise Failed if only a part of a season's
-        standings is written."""
+        """Yield the records of `season-ended`. `whole`: raise Failed if a season is incomplete."""
 
     @abstractmethod
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
@@ -242,8 +239,7 @@ class Place(ABC):
         workers, or if a move to this place is unfinished."""
 
     def check_complete(self) -> None:
-        """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
-        ratings."""
+        """Raise Failed if rounds were deleted: a replay of the others would give other ratings."""
         for partition, start in enumerate(self.starts()):
             if start > 0:
                 raise Failed(
@@ -271,8 +267,7 @@ class Place(ABC):
 
     @abstractmethod
     def check_finished(self) -> Sequence[int]:
-        """The end of each partition of the rounds. Raises Failed unless all is rated, applied and
-        kept."""
+        """The end of each partition of the rounds. Raises Failed unless all is rated and kept."""
 
     def check_unchanged(self, ends: Sequence[int]) -> None:
         """Raise Failed if a worker has started, or a record has come behind these ends."""
@@ -283,8 +278,7 @@ class Place(ABC):
         """Look again at the numbers of partitions and shards, and check the layout."""
 
     def check_layout(self) -> None:
-        """Raise LayoutMismatch if the ratings are not those of the workers, or are divided among
-        other shards."""
+        """Raise LayoutMismatch if the ratings are not the workers', or have other shards."""
 
     @abstractmethod
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
@@ -416,8 +410,7 @@ class Place(ABC):
 
     @abstractmethod
     def check_new(self, option: str, source: "Place") -> None:
-        """Raise BadConfiguration if something is here already. `option` names another place;
-        `source` is to be copied here."""
+        """Raise BadConfiguration if `source` cannot come here. `option` names another place."""
 
     @abstractmethod
     def successor(self, prefix: str) -> "AbstractContextManager[Place]":
