@@ -10,7 +10,7 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
-from stream_rater.library.messages import GivenSides
+from stream_rater.library.messages import Sides
 from stream_rater.library.tables import objects
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
@@ -42,14 +42,14 @@ def text_of(time_s: int) -> str:
 
 
 def round_result(
-    round_id: str, completed_at: str, sides: GivenSides, rated: Rated | None, edits: Edits
+    round_id: str, completed_at: str, sides: Sides, rated: Rated | None, edits: Edits
 ) -> results.RoundResult:
     """The result of a round, with its players in the order of the sides. Players whom corrections
     have removed are left out. `rated`: None if the round changed no rating."""
     names, rank, rounds, fewest = list[str](), NO_ROWS, NO_ROWS, 0
     order, side, numbers = NO_ROWS, NO_ROWS, np.empty((0, len(NUMBERS)))
     if rated is not None:
-        order, side = order_by_sides(rated, sides.players, edits)
+        order, side = order_by_sides(rated, sides, edits)
         names, fewest = rated.rounds.names.texts(), rated.rule.provisional_rounds
         rank = np.repeat(rated.rounds.place, rated.rounds.members).astype(np.int64)
         rounds, numbers = rated.result.wave.rounds + 1, numbers_of(rated)

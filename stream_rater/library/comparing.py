@@ -48,9 +48,7 @@ def compare(
         train: The fraction of the rounds, from the first one on, that only build experience.
         variance_factor: Multiplies the variance of a side's performance.
         by: Which number puts players in order: `"mu"`, or `"display"`, the displayed rating.
-        columns: Of a table, as in `Ladder.rate_file`.
-        score: Of a table, as in `Ladder.rate_file`.
-        how: Of a table, as in `Ladder.rate_file`.
+        columns, score, how: Of a table, as in `Ladder.rate_file`.
 
     Raises:
         ValueError: An argument is invalid, or no configuration is given.
@@ -66,18 +64,16 @@ def compare(
     reading = reading_of(columns, score, how)
     is_path = isinstance(rounds, str | os.PathLike)
     file = FileRounds(Path(rounds), reading) if is_path else FrameRounds(rounds, reading, "rounds")
-    refused = list[int]()
-    every = [each for _, each in ratings]
+    refused, every = list[int](), [each for _, each in ratings]
     sessions = sessions_in(lambda: file.records(0), every, refused=refused)
     rows = evaluations_of(str(file.path), sessions, ratings, train, variance_factor, by)
     rejected = len(refused) + (0 if file.table is None else file.table.rejected)
-    shown: dict[str, Any] = {
-        name: objects([getattr(each, name) for each in rows]) for name in ("config", "system")
-    } | {
-        name: np.array([getattr(each, name) for each in rows], np.float64) for name in FLOATS
-    }  # fmt: skip
-    scored = np.array([each.rounds_scored for each in rows])
-    return Comparison(evaluations=tuple(rows), refused=rejected, rounds_scored=scored, **shown)
+    return Comparison(
+        evaluations=tuple(rows), refused=rejected, config=objects([each.config for each in rows]),
+        system=objects([each.system for each in rows]),
+        rounds_scored=np.array([each.rounds_scored for each in rows]),
+        **{name: np.array([getattr(each, name) for each in rows], np.float64) for name in FLOATS},
+    )  # fmt: skip
 
 
 def _rating(given: Any) -> "RatingConfig":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from numbers import Number, Real
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import structs
@@ -35,18 +35,14 @@ _PLACES = (
 """Patterns of places in a message, each with the name of this place in the arguments."""
 
 
-class GivenSides(NamedTuple):
-    """The validated sides of a round or of a prediction."""
-
-    players: list[tuple[str, ...]]  # The players of each side.
-    places: dict[str, str]  # By player, the place of the id in the arguments.
+Sides = list[tuple[str, ...]]  # The players of each side.
 
 
-def sides_of(sides: Sequence[Side]) -> GivenSides:
+def sides_of(sides: Sequence[Side]) -> Sides:
     """The players of each side. Raises InvalidRound."""
     if isinstance(sides, str):
         _reject("malformed", f"sides: {sides!r} is a text, not a list of sides")
-    found = GivenSides([], {})
+    found, places = Sides(), dict[str, str]()
     for i, side in enumerate(_as_list("sides", sides)):
         alone = isinstance(side, str | Number)  # `check_id` rejects a number
         members: Sequence[Any] = (side,) if alone else _as_list(f"sides[{i}]", side)
@@ -55,11 +51,11 @@ def sides_of(sides: Sequence[Side]) -> GivenSides:
         for k, player in enumerate(members):
             place = f"sides[{i}]" if alone else f"sides[{i}][{k}]"
             check_id(place, player)
-            if player in found.places:
-                where = f"{found.places[player]} and {place}"
+            if player in places:
+                where = f"{places[player]} and {place}"
                 _reject("duplicate-player", f"{where}: player {player!r} stands in the round twice")
-            found.places[player] = place
-        found.players.append(tuple(members))
+            places[player] = place
+        found.append(tuple(members))
     return found
 
 
@@ -202,13 +198,13 @@ def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
 
 
 def standings_of(
-    sides: GivenSides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
+    sides: Sides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
     seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
 ) -> list[Entry]:  # fmt: skip
     """The standings, in the order of the sides. Raises InvalidRound."""
-    n = len(sides.players)
+    n = len(sides)
     columns = (
-        sides.players, ranks_of(ranks, n), shares_of(shares, sides.players), seats_of(seats, n),
+        sides, ranks_of(ranks, n), shares_of(shares, sides), seats_of(seats, n),
         scores_of(scores, n),
     )  # fmt: skip
     return [
