@@ -63,16 +63,12 @@ class SeasonFollower:
             return
         try:
             self._poll()
-        except (Denied, Unrecoverable) as error:
-            self.caught_up = True  # nothing else needs the right, or the file
-            self._pause(str(error), DENIED_S)
-        except Trouble as trouble:
-            self._pause(str(trouble), LOOK_S)
-
-    def _pause(self, why: str, pause_s: float) -> None:
-        self._trouble(f"past seasons: {why}")
-        self.close()
-        self._again_s = self._clock() + pause_s
+        except (Denied, Unrecoverable, Trouble) as error:
+            is_final = isinstance(error, Denied | Unrecoverable)
+            self.caught_up |= is_final  # nothing else needs the right, or the file
+            self._trouble(f"past seasons: {error}")
+            self.close()
+            self._again_s = self._clock() + (DENIED_S if is_final else LOOK_S)
 
     def _poll(self) -> None:
         if (topic := self._topic or self._open()) is None:

@@ -30,7 +30,6 @@ from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
-from stream_rater.places import port
 from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
 from stream_rater.places.kafka_topics import (
     OUT_OF_REACH,
@@ -39,7 +38,7 @@ from stream_rater.places.kafka_topics import (
     check_sizes,
     section_of,
 )
-from stream_rater.places.port import CHANGED, Place, Standings
+from stream_rater.places.port import CHANGED, Actions, Beliefs, Cures, Place, Section, Standings
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of
@@ -187,7 +186,7 @@ class KafkaPlace(Place):
     def topic(self, topic: str) -> str:
         return self.topics.changed if topic == CHANGED else self.topics.rejected
 
-    def sections(self) -> Iterator[port.Section]:
+    def sections(self) -> Iterator[Section]:
         names = self.topics.names
         counts = dict(zip(names, self.admin.partitions_of(*names), strict=True))
         shards = range(counts[self.topics.parts])
@@ -302,7 +301,7 @@ class KafkaPlace(Place):
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
         return self.store.read(players)
 
-    def beliefs(self) -> port.Beliefs:
+    def beliefs(self) -> Beliefs:
         return self.store.beliefs()
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
@@ -319,12 +318,12 @@ class KafkaPlace(Place):
         encoding = self.store.encoding(shard, (ladder, player)) or "unknown encoding"
         return f"in Redis: shard {shard}, {size} bytes in the hash {shown(key)} ({encoding})"
 
-    def checkpoint_actions(self, failed: Callable[[str], None] | None) -> port.Actions:
+    def checkpoint_actions(self, failed: Callable[[str], None] | None) -> Actions:
         checkpoints = self.store.checkpoints
         found = {
+            **super().checkpoint_actions(None),
             correction_ports.Checkpoints: lambda e: checkpoints.heads(e.ladder),
             correction_ports.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
-            **port.NOTHING_WRITTEN,
         }
         if failed is not None:
             checkpoints.on_failure = failed
@@ -508,8 +507,8 @@ class KafkaPlace(Place):
     def mark_moved(self, where: str) -> None:
         self.store.layout.mark_moved(where)
 
-    def cures(self, target: Place) -> port.Cures:
-        return port.Cures(
+    def cures(self, target: Place) -> Cures:
+        return Cures(
             "the old topics and Redis are as they were: delete the topics of "
             f"{target.settings.topic_prefix!r}, or name another prefix, and run it again",
             "the old topics are as they were: run `stream-rater rebuild --replace` with "

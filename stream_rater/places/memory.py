@@ -6,6 +6,7 @@ it does after any call (`on_write`).
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from stream_rater.adapters.kafka.envelopes import event_of, rejected_record
 from stream_rater.adapters.memory import Log, Store
@@ -19,9 +20,8 @@ from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, W
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
-from stream_rater.places import port
 from stream_rater.places.checks import whole_seasons
-from stream_rater.places.port import Place, Standings
+from stream_rater.places.port import Beliefs, Cures, Place, Section, Standings, event_record
 from stream_rater.replay.log_reading import LogReader
 
 NO_SENDERS = "records are put into the log itself"
@@ -82,7 +82,7 @@ class MemoryPlace(Place):
     def events(self) -> Iterator[Record]:
         for events in self.log.changed:
             for offset, event in enumerate(events):
-                yield port.event_record(event, offset)
+                yield event_record(event, offset)
 
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
@@ -123,7 +123,7 @@ class MemoryPlace(Place):
     def topic(self, topic: str) -> str:
         return topic
 
-    def sections(self) -> Iterator[port.Section]:
+    def sections(self) -> Iterator[Section]:
         return iter(())
 
     # --- how far the workers are ---
@@ -161,7 +161,7 @@ class MemoryPlace(Place):
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
         return {shard: self.store.read(shard, wanted) for shard, wanted in players.items()}
 
-    def beliefs(self) -> port.Beliefs:
+    def beliefs(self) -> Beliefs:
         for shard in self.store.beliefs.values():
             yield [each for each in shard.items() if each[0] != ports.REBUILT]
 
@@ -180,13 +180,11 @@ class MemoryPlace(Place):
 
     # --- appending ---
 
-    def submitter(self, *, create: bool = True) -> port.Submitter:
+    def submitter(self, *, create: bool = True) -> NoReturn:
         raise AssertionError(NO_SENDERS)
 
-    @contextmanager
-    def season_writer(self, ladder: str, season: int) -> Iterator[port.SeasonWriter]:
+    def season_writer(self, ladder: str, season: int) -> NoReturn:
         raise AssertionError(NO_SENDERS)
-        yield
 
     def append(self, records: Iterable[Record]) -> None:
         self._on_write("append")
@@ -296,5 +294,5 @@ class MemoryPlace(Place):
         self._on_write("mark_moved")
         self.moved = where
 
-    def cures(self, target: Place) -> port.Cures:
-        return port.Cures("run it again", "rebuild it", "run it again")
+    def cures(self, target: Place) -> Cures:
+        return Cures("run it again", "rebuild it", "run it again")

@@ -31,18 +31,14 @@ from stream_rater.replay.log_reading import LogReader
 CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
 Actions = Mapping[type, Callable[[Any], Any]]  # By the type of an effect, what performs it.
-NOTHING_WRITTEN: Actions = {
+NO_CHECKPOINTS: Actions = {
+    correction_ports.Checkpoints: lambda _: {},
+    correction_ports.ReadPiece: lambda _: None,
     correction_ports.WritePiece: lambda _: True,
     correction_ports.KeepCheckpoint: lambda _: True,
     correction_ports.DropCheckpoint: lambda _: True,
 }
-"""The effects of a correction job that writes no checkpoint, but may believe that it does."""
-NO_CHECKPOINTS: Actions = {
-    **NOTHING_WRITTEN,
-    correction_ports.Checkpoints: lambda _: {},
-    correction_ports.ReadPiece: lambda _: None,
-}
-"""The same of a job that reads none either."""
+"""Of a correction job that finds no checkpoint and writes none, but may believe that it does."""
 
 Beliefs = Iterator[list[tuple[Player, bytes]]]
 """Batches of players with their encoded beliefs. A player may come twice."""
