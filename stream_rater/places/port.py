@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from stream_rater.adapters.kafka.envelopes import change_headers
+from stream_rater.adapters.kafka.envelopes import Sender, change_headers
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
@@ -45,6 +45,7 @@ Beliefs = Iterator[list[tuple[Player, bytes]]]
 FailureHook = Callable[[str], None]  # Receives why something failed.
 Standings = Iterable[tuple[season_ended.Message, str]]
 """Records of `season-ended`, with their times (RFC 3339)."""
+Submitter = Sender  # Appends rounds, seeds and corrections to the log, as senders do.
 
 
 class Section(NamedTuple):
@@ -62,22 +63,6 @@ class Cures(NamedTuple):
     copying: str
     rebuilding: str
     retiring: str
-
-
-class Submitter(Protocol):
-    """Appends rounds, seeds and corrections to the log, as senders do."""
-
-    failures: list[str]  # Why records were not appended.
-    corrections: list[tuple[int, int]]  # Partition and offset of all others than rounds, in order.
-
-    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        """Append one round."""
-
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        """Append one record of this kind that is no round."""
-
-    def flush(self) -> None:
-        """Wait until the outcome of all records is known."""
 
 
 class SeasonWriter(Protocol):
