@@ -22,55 +22,33 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.config.views import (
-    NO_VIEWS,
-    NOT_LISTED,
-    NOT_PROTECTED,
-    NewestFacts,
-    TierState,
-    Unmet,
-    Views,
-    listed_until,
-    tier_after,
-    why_not_listed,
-)
+from stream_rater.config import views as by_views
+from stream_rater.config.views import NO_VIEWS, NOT_LISTED, NOT_PROTECTED, Views
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, parse_time
 
-SEEDED = "players-seeded"
-"""The cause of an event that begins a belief, and counts as a round of the player."""
-BIN = 50
-"""The width of a bin of the histogram, in points of displayed rating. The index counts players by
-point; the histogram follows."""
-
+SEEDED = "players-seeded"  # The cause of an event that begins a belief, and counts as a round.
+BIN = 50  # The width of a bin of the histogram, in points of displayed rating.
 
 EntryKey = tuple[str, str, int]  # A ladder, a player, and the `offset` of an event.
 Swept = tuple[float, bytes]
 """The place of a player among those who leave the list: the moment in Unix seconds, and the id."""
 NOT_SWEPT: Swept = (-math.inf, b"")  # The place before all others.
-WRONG_CLOCK_S = 600.0
-"""The least seconds by which a moment that was stored must be ahead of now for the clock that it is
-of to be wrong. Clocks of processes differ by less."""
+WRONG_CLOCK_S = 600.0  # A stored moment ahead of now by more is of a wrong clock.
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A player's place by the views of a ladder. The fields are stored as those of IndexedPlayer
-    are."""
+    """A player's place by the views of a ladder. It is stored as IndexedPlayer is."""
 
     played_s: int  # When the last round was completed, Unix seconds.
     until_s: float  # The moment from which on the player is not listed (`views.listed_until`).
     tier: str | None = None  # The tier after the newest event; None if the ladder has none.
-    previous_tier: str | None = None
-    """The tier before the newest event; None if the player was not listed then."""
-    protected_until: int = NOT_PROTECTED
-    """The number of rounds up to which the player keeps the tier."""
+    previous_tier: str | None = None  # That before it; None if the player was not listed then.
+    protected_until: int = NOT_PROTECTED  # The number of rounds up to which the tier is kept.
 
 
 class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A player as published in the newest event.
-
-    The fields are stored in this order, without names. So a new field must be added at the end, and
-    must have a default.
-    """
+    """A player as published in the newest event. The fields are stored in this order, without
+    names: a new one must be added at the end, with a default."""
 
     mu: float
     sigma: float
@@ -84,8 +62,8 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def until_s(self) -> float:
-        """The moment from which on the player is not listed, Unix seconds: NOT_LISTED if the player
-        is not listed at all, infinity if the moment never comes by itself."""
+        """The moment from which on the player is not listed, Unix seconds: NOT_LISTED if never
+        listed, infinity if the moment never comes by itself."""
         if self.placement is not None:
             return self.placement.until_s
         return math.inf if self.rounds > 0 and not self.provisional else NOT_LISTED
@@ -94,22 +72,20 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Whether the leaderboard lists this player, whose id is `name`, after a sweep."""
         if self.placement is None:
             return self.rounds > 0 and not self.provisional
-        until_s = self.placement.until_s
-        return until_s > NOT_LISTED and (until_s, name.encode()) > swept
+        return self.until_s > NOT_LISTED and (self.until_s, name.encode()) > swept
 
     def tier_at(self, at_s: float) -> str | None:
         """The tier at a time in Unix seconds; None if the player is not listed then."""
         return self.placement.tier if self.placement is not None and self.until_s > at_s else None
 
-    def unmet(self, views: Views, at_s: float) -> Unmet | None:
+    def unmet(self, views: Views, at_s: float) -> by_views.Unmet | None:
         """The first rule that keeps the player off the list at a time in Unix seconds."""
         played_s = 0 if self.placement is None else self.placement.played_s
-        return why_not_listed(views, _facts(self, played_s), at_s)
+        return by_views.why_not_listed(views, _facts(self, played_s), at_s)
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The change of a player by an event, as an entry of the history. The fields are stored as
-    those of IndexedPlayer are."""
+    """The change of a player by an event, in the history. It is stored as IndexedPlayer is."""
 
     offset: int
     round_id: str
@@ -121,18 +97,15 @@ class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rating: float
     previous_rating: float
     rounds: int
-    cause: str | None = None
-    """The kind of the correction that caused the change; None if a round caused it."""
+    cause: str | None = None  # The kind of the correction that caused it; None: a round did.
 
 
 class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The data about a ladder as a whole. The fields are stored as those of IndexedPlayer are."""
+    """The data about a ladder as a whole. It is stored as IndexedPlayer is."""
 
     players: int = 0  # The number of players with at least one counted round.
-    offset: int = -1
-    """The greatest `offset` of all events; -1 without any. The next fields are those of the event
-    with this offset."""
-    completed_at: str = ""
+    offset: int = -1  # The greatest `offset` of all events; -1 without any.
+    completed_at: str = ""  # Of that event, like the season.
     season: int | None = None
 
 
@@ -150,14 +123,12 @@ class LadderIndex(NamedTuple):
     summary: LadderSummary
     swept: Swept = NOT_SWEPT  # The place of the last player whom a sweep has taken out.
     made: Mapping[tuple[str, int], IndexedPlayer] = {}
-    """If the ladder has tiers: the player after each event that was applied, by the player and the
-    event's `offset`."""
+    """With tiers: the player after each event that was applied, by player and `offset`."""
 
     def listed(self) -> dict[str, IndexedPlayer]:
         """The players whom the leaderboard lists."""
-        return {
-            name: each for name, each in self.players.items() if each.is_listed(name, self.swept)
-        }
+        known = self.players.items()
+        return {name: each for name, each in known if each.is_listed(name, self.swept)}
 
 
 def player_of(
@@ -191,14 +162,14 @@ def replaced(player: IndexedPlayer, views: Views) -> IndexedPlayer:
 def _placed(
     player: IndexedPlayer, previous: IndexedPlayer | None, views: Views, played_s: int
 ) -> IndexedPlayer:
-    before = None if previous is None else previous.placement
-    last = None
-    if previous is not None and previous.rounds and before is not None and before.tier is not None:
-        last = TierState(before.tier, before.protected_until)
-    after = tier_after(views, last, player.rating, player.rounds)
-    shown = None if previous is None else previous.tier_at(played_s)
-    tier, protected_until = (None, NOT_PROTECTED) if after is None else after
-    until_s = listed_until(views, _facts(player, played_s))
+    last, shown = None, None
+    if previous is not None:
+        shown, before = previous.tier_at(played_s), previous.placement
+        if previous.rounds and before is not None and before.tier is not None:
+            last = by_views.TierState(before.tier, before.protected_until)
+    after = by_views.tier_after(views, last, player.rating, player.rounds)
+    tier, protected_until = after or (None, NOT_PROTECTED)
+    until_s = by_views.listed_until(views, _facts(player, played_s))
     placement = Placement(played_s, until_s, tier, shown, protected_until)
     return msgspec.structs.replace(player, placement=placement)
 
@@ -211,8 +182,10 @@ def _seconds(completed_at: str) -> int:
         return 0
 
 
-def _facts(player: IndexedPlayer, played_s: int) -> NewestFacts:
-    return NewestFacts(player.rounds, player.provisional, player.sigma, player.offset, played_s)
+def _facts(player: IndexedPlayer, played_s: int) -> by_views.NewestFacts:
+    return by_views.NewestFacts(
+        player.rounds, player.provisional, player.sigma, player.offset, played_s
+    )
 
 
 def change_of(event: RatingChanged) -> IndexedChange:
@@ -230,8 +203,7 @@ def bin_of(rating: float) -> int:
 
 
 class PlayerErased(NamedTuple):
-    """A record without a value, which means that the index must forget the player. Each partition
-    with events of the player has such a record after them."""
+    """A record without a value, the last of each partition with events: forget the player."""
 
     ladder: str
     player: str
@@ -243,8 +215,8 @@ IndexEvent = RatingChanged | PlayerErased
 def apply_events(
     before: LadderIndex, events: Iterable[IndexEvent], max_changes: int, views: Views = NO_VIEWS
 ) -> LadderIndex:
-    """Apply events of one ladder, and return the index after them. `before` must have every player
-    of these events who is in the index. Each history keeps its newest `max_changes` changes."""
+    """The index of a ladder after these events. `before` must have every player of them who is in
+    the index. Each history keeps its newest `max_changes` changes."""
     players, histories = dict(before.players), dict(before.histories)
     count, newest = before.summary.players, before.summary.offset
     last: IndexedPlayer | None = None
@@ -276,8 +248,7 @@ def apply_events(
 
 
 def _with_change(history: History, change: IndexedChange, max_changes: int) -> History:
-    """Add a change to a history. The result is in order of offset, has one change for each offset,
-    and has at most `max_changes` changes, the newest."""
+    """A history with one more change: by offset, one for each, the newest `max_changes` at most."""
     if not history or history[-1].offset < change.offset:
         return (*history, change)[-max_changes:]
     others = [each for each in history if each.offset != change.offset]

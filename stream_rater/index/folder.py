@@ -40,9 +40,7 @@ HEAD, DATA = "head.json", "data.mdb"
 MADE = "made-"  # How the names of the folders with an environment begin.
 FILES = HEAD, f"{HEAD}.new", DATA, "lock.mdb"
 FOREIGN = frozenset({"lost+found"})  # What may lie in an empty folder: the root of a volume has it.
-CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV})
-"""Exit codes of a process that a damaged map has ended."""
-
+CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV})  # Exit codes if a damaged map ends it.
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -67,8 +65,8 @@ _decode_head = msgspec.json.Decoder(Head).decode
 
 
 def default_path(address: str) -> Path:
-    """The folder of a process that answers at this address and has none by name. It is on the disk,
-    where /tmp may be memory, and it outlives the process."""
+    """The folder of a process that answers at this address and names none: on the disk, where /tmp
+    may be memory. It outlives the process."""
     name = re.sub(r"[^\w.-]", "-", address)
     base = Path("/var/tmp")
     base = base if base.is_dir() else Path(tempfile.gettempdir())
@@ -89,34 +87,39 @@ class Hold:
                     f"{path} is of another program or user: move it away, or name another folder "
                     "by STREAM_RATER_INDEX"
                 )
-            self._file = (path / LOCK).open("a")
+            file = _locked(path / LOCK)
         except OSError as error:
             raise Unrecoverable(
                 f"{path}: {error.strerror}: name a folder for the index by STREAM_RATER_INDEX"
             ) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
+        if file is None:
             raise Unrecoverable(
                 f"{path} is in use by another process: name another folder by STREAM_RATER_INDEX"
-            ) from None
+            )
+        self._file = file
 
     def close(self) -> None:
         """Release it."""
         self._file.close()
 
 
+def _locked(path: Path) -> IO[str] | None:
+    """A file with a lock, or None if another process has it. Raises OSError."""
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
+
+
 def writer_lock(folder: Path) -> IO[str]:
-    """The lock of the process that writes. That of a process that was killed may still be about to
-    end. Raises StoreTrouble until then."""
+    """The lock of the process that writes. Raises StoreTrouble until one that was killed ends."""
     with failures():
-        file = (folder / WRITER).open("a")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise StoreTrouble(f"{folder}: the last process still writes to it", "file") from None
+        file = _locked(folder / WRITER)
+    if file is None:
+        raise StoreTrouble(f"{folder}: the last process still writes to it", "file")
     return file
 
 
@@ -126,13 +129,13 @@ class Store:
     def __init__(self, path: Path, *, write: bool) -> None:
         """`path`: the folder of the environment. Raises Damaged or StoreTrouble."""
         self.path, self.users = path, 1
+        names = [name.encode() for name in tables.Tables._fields]
         with failures():
             self._env = lmdb.open(
-                str(path), map_size=MAP_BYTES, max_dbs=len(tables.Tables._fields), mode=0o600,
+                str(path), map_size=MAP_BYTES, max_dbs=len(names), mode=0o600,
                 readonly=not write, create=write, sync=False, metasync=False, writemap=False,
                 meminit=False, readahead=False,
             )  # fmt: skip
-            names = [name.encode() for name in tables.Tables._fields]
             self.tables = tables.Tables(*[self._env.open_db(name, create=write) for name in names])
         self._oldest: tuple[str, float] = "", 0.0
 
@@ -142,8 +145,7 @@ class Store:
         return self._env.begin(write=write)
 
     def oldest_reader_s(self, now_s: float) -> float:
-        """Forget readers of processes that have ended (I4). Returns for how long the oldest of the
-        others is known to read, in seconds."""
+        """Forget readers of ended processes (I4). Returns how long the oldest other one reads."""
         with failures():
             self._env.reader_check()
             lines = self._env.readers().splitlines()[1:]
@@ -158,18 +160,13 @@ class Store:
         with failures():
             self._env.sync(True)
 
-    def close_map(self) -> None:
-        """Close it."""
-        self._env.close()
-
 
 _stores: dict[Path, Store] = {}
 _guard = Lock()
 
 
 def opened(path: Path, *, write: bool = False) -> Store:
-    """The environment in a folder. Who asks for it ends that by `closed`. Raises Damaged or
-    StoreTrouble."""
+    """The environment in a folder; end it by `closed`. Raises Damaged or StoreTrouble."""
     with _guard:
         if (store := _stores.get(path)) is not None:
             store.users += 1
@@ -184,7 +181,7 @@ def closed(store: Store) -> None:
         store.users -= 1
         if store.users == 0:
             del _stores[store.path]
-            store.close_map()
+            store._env.close()
 
 
 # --- which environment of a folder ---------------------------------------------------------------
@@ -192,11 +189,8 @@ def closed(store: Store) -> None:
 
 def trusted(folder: Path) -> tuple[Path, Head] | None:
     """The environment that may be opened, with its head; None if there is none."""
-    for path in _made(folder):
-        head = head_of(path)
-        if head is not None and _is_trusted(path, head):
-            return path, head
-    return None
+    heads = ((path, head_of(path)) for path in _made(folder))
+    return next(((path, head) for path, head in heads if head and _is_trusted(path, head)), None)
 
 
 def head_of(path: Path) -> Head | None:
@@ -247,8 +241,7 @@ def end(store: Store, log: str, reached: Sequence[int]) -> None:
 
 
 def positions(folder: Path, log: str) -> list[int]:
-    """The positions that the index of a log is known to have had; none if it is not known. Raises
-    StoreTrouble or Damaged."""
+    """The positions that a log's index is known to have had. Raises StoreTrouble or Damaged."""
     if (found := trusted(folder)) is not None and found[1].log == log:
         store = opened(found[0])
         try:
@@ -257,8 +250,8 @@ def positions(folder: Path, log: str) -> list[int]:
                 return [] if state is None else tables.decode_state(state).positions
         finally:
             closed(store)
-    heads = [head for path in _made(folder) if (head := head_of(path)) is not None]
-    return next((head.reached for head in heads if head.log == log), [])
+    heads = map(head_of, _made(folder))
+    return next((head.reached for head in heads if head and head.log == log), [])
 
 
 def discard(folder: Path) -> None:
@@ -272,8 +265,7 @@ def _made(folder: Path) -> list[Path]:
 
 
 def _delete(path: Path) -> None:
-    """Delete an environment, its head first: without it, the rest is not trusted. Others in this
-    process may have it open."""
+    """Delete an environment, its head first: without it, the rest is not trusted."""
     with suppress(OSError):
         for name in FILES:
             (path / name).unlink(missing_ok=True)

@@ -1,18 +1,17 @@
-"""Follows a log for `serve` and for a standalone process: writes the index, and passes the newest
-events to the feed."""
+"""Follows a log for whoever answers: writes the index, and passes the newest events to the feed."""
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 from urllib.parse import unquote
 
 import msgspec
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
-from stream_rater.contract.errors import LogTrouble, Trouble
+from stream_rater.contract.errors import Denied, LogTrouble, Trouble, Unrecoverable
 from stream_rater.contract.events import (
     UNDECODABLE,
     RatingChanged,
@@ -20,60 +19,97 @@ from stream_rater.contract.events import (
     to_json,
 )
 from stream_rater.contract.record import Record, checksum
+from stream_rater.contract.season_ended import record_of
 from stream_rater.index import folder
 from stream_rater.index.entries import IndexedPlayer, PlayerErased
-from stream_rater.index.log import FollowedLog, FollowedTopic
-from stream_rater.index.seasons import SeasonFollower
+from stream_rater.index.log import FollowedLog, FollowedTopic, NewEvent, Watcher
 from stream_rater.index.tables import Tail, is_id
 from stream_rater.index.writer import AT_ONCE, IndexWriter, PlacedEvent
 from stream_rater.pipeline.ports import pause_s
 
 POLL_S = 0.2
-FEED_SIZE = 10_000
-"""The most events that the feed gets of those that exist when reading begins: it keeps no more."""
+FEED_SIZE = 10_000  # The most earlier events that the feed gets: it keeps no more.
 SWEEP_S = 1.0  # The interval at which players whose moment has come leave the leaderboards.
-SWEEPS = 20
-"""The most sweeps of all ladders at once. If more players must leave, the rest follow between the
-next polls."""
-CHECKPOINT_S = 2.0
-"""The interval at which readers that have ended are forgotten, and positions are reported."""
+SWEEPS = 20  # The most sweeps of all ladders at once. The rest follow between the next polls.
+CHECKPOINT_S = 2.0  # The interval at which ended readers are forgotten, and positions are reported.
 COMMIT_S = 60.0  # An index that does not change says so often that it is up to date.
 
 
-class NewEvent(NamedTuple):
-    """An event that is in the index, with its place in `rating-changed`."""
-
-    partition: int
-    offset: int
-    ladder: str
-    value: bytes  # The event in JSON, with the player's tier if it is known.
+LOOK_S = 10.0  # The interval at which it looks for the topic, while there is none.
+DENIED_S = 60.0  # The pause after a denied right.
+SEASON_BATCHES = 50  # The most batches of records in one call.
+FIRST_WAIT_S = 0.2
 
 
-class Watcher:
-    """The hooks by which a follower reports. All are called in one thread."""
+class SeasonFollower:
+    """Keeps the standings of past seasons in the index up to date. Their topic need not exist, and
+    the right to read it may be missing: then there are no past seasons."""
 
-    def opened(self, path: Path) -> None:
-        """Report that the index is in this folder now."""
+    def __init__(
+        self, log: FollowedLog, writer: IndexWriter, trouble: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        """`trouble` receives what failed and is tried again."""
+        self._log, self._writer, self._trouble, self._clock = log, writer, trouble, clock
+        self._topic: FollowedTopic | None = None
+        self._positions: list[int] = []
+        self._ends: list[int] = []
+        self._again_s, self._whole = clock(), False
+        self.caught_up = False  # Whether all that existed at first, and may be read, is written.
 
-    def begun(self, positions: Sequence[int]) -> None:
-        """Report that the events from these offsets on are going to be reported, one offset for
-        each partition."""
+    def poll(self) -> None:
+        """Write what has arrived. Nothing is raised: what fails is tried again later."""
+        if self._clock() < self._again_s:
+            return
+        try:
+            self._poll()
+        except (Denied, Unrecoverable, Trouble) as error:
+            is_final = isinstance(error, Denied | Unrecoverable)
+            self.caught_up |= is_final  # nothing else needs the right, or the file
+            self._trouble(f"past seasons: {error}")
+            self.close()
+            self._again_s = self._clock() + (DENIED_S if is_final else LOOK_S)
 
-    def read(self, events: Sequence[NewEvent]) -> None:
-        """Report that these events are in the index."""
+    def _poll(self) -> None:
+        if (topic := self._topic or self._open()) is None:
+            return
+        for _ in range(SEASON_BATCHES):
+            records = topic.gather(0.0 if self._whole else FIRST_WAIT_S)
+            before = list(self._positions)
+            for each in records:
+                self._positions[each.partition] = each.offset + 1
+            for partition, end in topic.reached.items():
+                self._positions[partition] = max(self._positions[partition], end)
+            if self._positions != before:
+                found = [record_of(each.key or b"", each.value) for each in records]
+                self._writer.apply_seasons(found, self._positions)
+            both = zip(self._positions, self._ends, strict=True)
+            self._whole = self._whole or all(at >= end for at, end in both)
+            self.caught_up |= self._whole
+            if not records:
+                break
 
-    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
-        """Report that the index of every ladder includes all events before these positions, and
-        where the partitions end."""
+    def _open(self) -> FollowedTopic | None:
+        """Begin to read the topic; None if it does not exist."""
+        topic = self._log.standings()
+        if topic is None:
+            self.caught_up, self._again_s = True, self._clock() + LOOK_S
+            return None
+        try:
+            self._ends = list(topic.ends())
+            self._positions = list(self._writer.begin_seasons(topic.id, self._ends))
+            topic.start_at(self._positions)
+        except BaseException:
+            topic.close()
+            raise
+        self._topic, self._whole = topic, False
+        return topic
 
-    def trouble(self, why: str) -> None:
-        """Report that something failed and is tried again; `why` is the error."""
-
-    def skipped(self, partition: int, offset: int) -> None:
-        """Report that the record at this place is not a valid event and is skipped."""
-
-    def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
-        """Report that the follower has polled. The arguments are its attributes of these names."""
+    def close(self) -> None:
+        """Close the topic. The next call of `poll` opens it again."""
+        if self._topic is not None:
+            self._topic.close()
+            self._topic = None
 
 
 class Follower:
@@ -84,24 +120,19 @@ class Follower:
         ladders: Ladders = ANY_LADDER, clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`where`: the folder, whose lock another process holds for this one. `max_changes`: the
-        number of changes that the index keeps of each player. `ladders` has the views by which it
-        is made."""
+        """`where`: the folder, whose lock another process holds for this one. `max_changes` are
+        kept of each player. `ladders` has the views by which the index is made."""
         self._where, self._connect, self._max_changes = where, connect, max_changes
         self._watcher, self._ladders, self._clock, self._now = watcher, ladders, clock, now
         self._lock: IO[str] | None = None
         self._writer: IndexWriter | None = None
         self._swept_s = -SWEEP_S
-        self._fed: list[int] = []
-        """By partition, the offset up to which the feed has events; empty before the first one."""
+        self._fed: list[int] = []  # By partition, up to where the feed has events; empty at first.
         self._stop = threading.Event()
         self._topic: FollowedTopic | None = None
-        self.caught_up = False
-        """Whether the index has every record that existed when reading began."""
-        self.lag = 0
-        """The number of known records of `rating-changed` that are not read yet."""
-        self.oldest_reader_s = 0.0
-        """For how long the oldest reader is known to read."""
+        self.caught_up = False  # Whether the index has all that existed when reading began.
+        self.lag = 0  # The number of known records of `rating-changed` that are not read yet.
+        self.oldest_reader_s = 0.0  # For how long the oldest reader is known to read.
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -127,13 +158,16 @@ class Follower:
                     troubles = 1 if self.caught_up else troubles + 1
                     self.caught_up = False
                     self._watcher.trouble(str(trouble))
-                    self._watcher.polled(self.caught_up, self.lag, self.oldest_reader_s)
+                    self._report()
                     self._stop.wait(pause_s(troubles))
         finally:
             with suppress(Trouble):
                 self._close()
             if self._lock is not None:
                 self._lock.close()
+
+    def _report(self) -> None:
+        self._watcher.polled(self.caught_up, self.lag, self.oldest_reader_s)
 
     # --- the index ---
 
@@ -142,24 +176,24 @@ class Follower:
         may have forgotten that a player was erased (I6)."""
         if self._writer is not None and self._writer.state.log != topic.id:
             self._close()
-        if self._writer is None:
-            self._open(topic)
-        assert self._writer is not None
-        if why := self._mismatch(self._writer, topic):
+        writer = self._writer or self._open(topic)
+        if why := self._mismatch(writer, topic):
             self._watcher.trouble(f"the index is made again: {why}")
             self._discard()
-            self._open(topic)
-        return self._writer
+            writer = self._open(topic)
+        return writer
 
-    def _open(self, topic: FollowedTopic) -> None:
+    def _open(self, topic: FollowedTopic) -> IndexWriter:
         self._lock = self._lock or folder.writer_lock(self._where)
         self._store = folder.begin(self._where, topic.id, self._now())
         try:
-            self._writer = IndexWriter(self._store, self._max_changes, self._ladders, self._now)
+            writer = IndexWriter(self._store, self._max_changes, self._ladders, self._now)
         except BaseException:
             folder.closed(self._store)
             raise
+        self._writer = writer
         self._watcher.opened(self._store.path)
+        return writer
 
     def _close(self) -> None:
         """Close the index, so that it is trusted."""
@@ -187,12 +221,12 @@ class Follower:
         for p, sum_ in found.items():
             if sum_ is not None and sum_ != tails[p].checksum:
                 return f"partition {p} has another record at offset {tails[p].offset}"
-        return "it may have missed that a player was erased" if self._is_old(topic) else ""
+        is_old = self._is_old(writer, topic)
+        return "it may have missed that a player was erased" if is_old else ""
 
-    def _is_old(self, topic: FollowedTopic) -> bool:
+    def _is_old(self, writer: IndexWriter, topic: FollowedTopic) -> bool:
         """Whether a record may have vanished that says that a player was erased (I6)."""
-        assert self._writer is not None
-        return self._now() - self._writer.state.current_s > topic.forgets_s / 2
+        return self._now() - writer.state.current_s > topic.forgets_s / 2
 
     # --- following ---
 
@@ -210,9 +244,8 @@ class Follower:
             start = [min(pair) for pair in zip(stored, self._fed, strict=True)]
             topic.start_at(start)
             self._watcher.begun(self._fed)
-            with closing(
-                SeasonFollower(log, writer, self._watcher.trouble, self._clock)
-            ) as seasons:
+            seasons = SeasonFollower(log, writer, self._watcher.trouble, self._clock)
+            with closing(seasons):
                 self._read(topic, writer, seasons, start, ends)
 
     def _read(
@@ -228,8 +261,11 @@ class Follower:
             seasons.poll()
             whole = all(at >= end for at, end in zip(positions, ends, strict=True))
             if not self.caught_up and seasons.caught_up and whole and swept:
-                self._complete(topic, writer, positions)
-                checkpointed_s = -CHECKPOINT_S
+                if self._is_old(writer, topic):
+                    why = "reading took longer than half of delete.retention.ms: raise that"
+                    raise LogTrouble(why)
+                writer.reached(positions, current=True)  # readers may answer
+                self.caught_up, checkpointed_s = True, -CHECKPOINT_S
             now_s = self._clock()
             if self.caught_up and now_s - checkpointed_s >= CHECKPOINT_S:
                 checkpointed_s = now_s
@@ -238,27 +274,17 @@ class Follower:
                 if self.lag < AT_ONCE and not is_recent:
                     writer.reached(positions, current=True)
                 self._watcher.checkpointed(positions, known)
-            self._watcher.polled(self.caught_up, self.lag, self.oldest_reader_s)
-
-    def _complete(
-        self, topic: FollowedTopic, writer: IndexWriter, positions: Sequence[int]
-    ) -> None:
-        """Let readers answer: the index has what existed when reading began."""
-        if self._is_old(topic):
-            raise LogTrouble("reading took longer than half of delete.retention.ms: raise that")
-        writer.reached(positions, current=True)
-        self.caught_up = True
+            self._report()
 
     def _read_some(self, topic: FollowedTopic, writer: IndexWriter, positions: list[int]) -> None:
-        """Read what arrives within POLL_S, and write it. `positions` is raised to what is then in
-        the index."""
+        """Write what arrives within POLL_S. `positions` rises to what is then in the index."""
         changes: list[PlacedEvent] = []
         events: list[NewEvent] = []
         before, tails, back = list(positions), dict[int, Record](), ""
         for record in self._gather(topic, positions):
             if record.offset < (at := before[record.partition]):
-                back = f"partition {record.partition} was read to {at}, and goes on at "
-                back += str(record.offset)
+                place = f"partition {record.partition} was read to {at}"
+                back = f"{place}, and goes on at {record.offset}"
                 break
             before[record.partition] = record.offset + 1
             self._add_record(record, changes, events)
@@ -297,8 +323,7 @@ class Follower:
                 return records
 
     def _sweep(self, writer: IndexWriter) -> bool:
-        """Let players leave the leaderboards if it is time to. Returns whether nobody more must
-        leave."""
+        """Let players leave the leaderboards if it is time. Returns whether nobody more must."""
         now_s = self._clock()
         if now_s - self._swept_s < SWEEP_S:
             return True
@@ -315,7 +340,11 @@ class Follower:
         place = record.partition, record.offset
         try:
             if record.value is None:
-                changes.append((place, PlayerErased(*_ladder_and_player(record.key or b""))))
+                parts = (record.key or b"").decode().split(":")
+                if len(parts) != 2:
+                    raise msgspec.DecodeError("no key of a player")
+                names = [unquote(part, errors="strict") for part in parts]
+                changes.append((place, PlayerErased(*names)))
                 return
             event = rating_changed_from_json(record.value)
             if not (is_id(event.ladder) and is_id(event.player)):
@@ -336,11 +365,3 @@ def with_tier(new: NewEvent, player: IndexedPlayer | None) -> NewEvent:
     fields = {"tier": tier, "previous_tier": None if tier is None else placement.previous_tier}
     head = new.value.rstrip().removesuffix(b"}")
     return new._replace(value=head + b"," + to_json(fields)[1:])
-
-
-def _ladder_and_player(key: bytes) -> tuple[str, str]:
-    """The ladder and the player in a record's key. Raises one of UNDECODABLE."""
-    parts = key.decode().split(":")
-    if len(parts) != 2:
-        raise msgspec.DecodeError("no key of a player")
-    return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")

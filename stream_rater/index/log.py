@@ -1,7 +1,8 @@
-"""What an index is made of: the ports to the log that it follows."""
+"""The ports of an index's follower: the log that it follows, and who watches it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from stream_rater.contract.record import Record
 
@@ -19,20 +20,17 @@ class FollowedTopic(Protocol):
 
     @property
     def forgets_s(self) -> float:
-        """The time after which a record without a value may vanish, which says that a player was
-        erased; infinity if never."""
+        """The time after which a record that says that a player was erased may vanish, or inf."""
 
     @property
     def reached(self) -> Mapping[int, int]:
-        """By partition, the end, if the last call of `gather` has reached it. There may be offsets
-        without a record before it."""
+        """By partition, the end, if the last `gather` has reached it, though no record be there."""
 
     def ends(self) -> Sequence[int]:
         """The end of each partition."""
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
-        """By partition, the checksum of the record at an offset before the end; None if there is
-        none."""
+        """By partition, the checksum of the record at an offset before the end, if there is one."""
 
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin at these offsets."""
@@ -62,3 +60,37 @@ class FollowedLog(Protocol):
 
     def close(self) -> None:
         """Release what it holds."""
+
+
+class NewEvent(NamedTuple):
+    """An event that is in the index, with its place in `rating-changed`."""
+
+    partition: int
+    offset: int
+    ladder: str
+    value: bytes  # The event in JSON, with the player's tier if it is known.
+
+
+class Watcher:
+    """Receives what a follower reports. All methods are called in one thread."""
+
+    def opened(self, path: Path) -> None:
+        """The index is in this folder now."""
+
+    def begun(self, positions: Sequence[int]) -> None:
+        """The events from these offsets on, one for each partition, are going to be reported."""
+
+    def read(self, events: Sequence[NewEvent]) -> None:
+        """These events are in the index."""
+
+    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
+        """The index has all events before these positions. The partitions end at `ends`."""
+
+    def trouble(self, why: str) -> None:
+        """Something failed and is tried again; `why` is the error."""
+
+    def skipped(self, partition: int, offset: int) -> None:
+        """The record at this place is not a valid event and is skipped."""
+
+    def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
+        """The follower has polled. The arguments are its attributes of these names."""

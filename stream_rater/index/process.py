@@ -1,31 +1,27 @@
-"""Runs the follower in a process of its own, beside the process that answers. That one holds the
-lock of the folder.
-
-In one process, both would compete for the interpreter lock: while a batch of events is processed,
-each answer would wait for the lock several times.
+"""Runs the follower in a process of its own, beside the process that answers and holds the lock of
+the folder. In one process, answers would wait for the interpreter lock while events are processed.
 """
 
 import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.index import folder
-from stream_rater.index.follower import Follower, NewEvent, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 
 END_TIMEOUT_S = 10.0  # The seconds within which the process must end.
-STATE_INTERVAL_S = 1.0
-"""The interval at which the process reports its state if nothing has changed."""
+STATE_INTERVAL_S = 1.0  # The interval at which it reports its state if nothing has changed.
 
-
-MakeFollower = Callable[[Watcher], Follower]
-"""Makes a follower that reports to the watcher. It must be picklable."""
+MakeFollower = Callable[[Watcher], Follower]  # Makes a follower that reports; it is picklable.
 
 
 class IndexProcess:
@@ -34,9 +30,9 @@ class IndexProcess:
     def __init__(
         self, where: Path, make: MakeFollower, watcher: Watcher, most_lag: int = 0
     ) -> None:
-        """Take the lock of the folder, and prepare the process without starting it. `make` makes
-        the follower there. `watcher` receives its reports. `most_lag`: the lag above which the
-        process is not ready; 0: none. Raises Unrecoverable."""
+        """Take the lock of the folder, and prepare the process without starting it. `make` is
+        called there. `most_lag`: the lag above which the process is not ready; 0: none. Raises
+        Unrecoverable."""
         self._hold, self._watcher = folder.Hold(where), watcher
         self._most_lag, self._behind = most_lag, False
         context = multiprocessing.get_context("spawn")
@@ -45,19 +41,14 @@ class IndexProcess:
         self._process = context.Process(
             target=_follow, args=(make, child_end), name="index", daemon=True
         )
-        self.caught_up = False
-        """Whether the index has every event that existed when reading began."""
+        self.caught_up = False  # As in `Follower`, like the next two, at the last report.
         self.lag = 0
-        """The number of records of `rating-changed` that existed at the last report and were not
-        read yet."""
         self.oldest_reader_s = 0.0
-        """For how long the oldest reader of the index was known to read at the last report."""
         self.last_report_s = time.monotonic()
         self._stopping = False
 
     def listen(self) -> None:
-        """Start the process, and pass on its reports until it ends. Raises the exception that ended
-        it."""
+        """Start the process, and pass on its reports until it ends. Raises what ended it."""
         assert self._child_end is not None
         self._process.start()
         self._child_end.close()  # so that `recv` fails when the process ends
@@ -82,14 +73,21 @@ class IndexProcess:
             except (EOFError, OSError):
                 return None
             self.last_report_s = time.monotonic()
-            match kind:
-                case "polled":
-                    self.caught_up, self.lag, self.oldest_reader_s = given
-                case "failed":
-                    failure: Exception = given[0]
-                    return failure
-                case _:
-                    getattr(self._watcher, kind)(*given)
+            if kind == "failed":
+                failure: Exception = given[0]
+                return failure
+            if kind == "polled":
+                self.caught_up, self.lag, self.oldest_reader_s = given
+            else:
+                getattr(self._watcher, kind)(*given)
+
+    def behind(self) -> int:
+        """The number of records that are not in the index yet."""
+        return self.lag
+
+    def reported_s(self) -> float:
+        """When the process last showed that it works, monotonic seconds."""
+        return self.last_report_s
 
     def stop(self) -> None:
         """Ask the process to end; then `listen` ends, too."""
@@ -103,8 +101,7 @@ class IndexProcess:
             self._reports.send("hurry")
 
     def unready(self) -> list[str]:
-        """Why the index is too old: it is behind by more than the most, and then until it is
-        behind by no more than half of that."""
+        """Why the index is too old: it is behind by more than the most, until by half of that."""
         self._behind = self.lag > (self._most_lag // 2 if self._behind else self._most_lag)
         behind = self._behind and self._most_lag > 0
         return [f"the index is {self.lag:,} events behind"] if behind else []
@@ -121,9 +118,11 @@ class IndexProcess:
 
 
 class _Reporter(Watcher):
-    """Sends reports to the other process."""
+    """Sends reports to the other process: the name of the method, and its arguments."""
 
     def __init__(self, connection: Connection) -> None:
+        for name in ("opened", "begun", "read", "checkpointed", "trouble", "skipped"):
+            setattr(self, name, partial(self._send, name))
         self._connection = connection
         self._state: Any = None
         self._state_s = 0.0
@@ -131,29 +130,11 @@ class _Reporter(Watcher):
     def _send(self, *message: object) -> None:
         self._connection.send(message)
 
-    def opened(self, path: Path) -> None:
-        self._send("opened", path)
-
-    def begun(self, positions: Sequence[int]) -> None:
-        self._send("begun", list(positions))
-
-    def read(self, events: Sequence[NewEvent]) -> None:
-        self._send("read", events)
-
-    def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
-        self._send("checkpointed", list(positions), list(ends))
-
-    def trouble(self, why: str) -> None:
-        self._send("trouble", why)
-
-    def skipped(self, partition: int, offset: int) -> None:
-        self._send("skipped", partition, offset)
-
     def polled(self, caught_up: bool, lag: int, oldest_reader_s: float) -> None:
         state, now_s = (caught_up, lag), time.monotonic()
         if state != self._state or now_s - self._state_s >= STATE_INTERVAL_S:
             self._state, self._state_s = state, now_s
-            self._send("polled", caught_up, lag, oldest_reader_s)
+            self._send("polled", *state, oldest_reader_s)
 
 
 def _follow(make: MakeFollower, connection: Connection) -> None:
@@ -170,8 +151,7 @@ def _follow(make: MakeFollower, connection: Connection) -> None:
 
     threading.Thread(target=wait, daemon=True).start()
     try:
-        follower.run()
-    except BrokenPipeError:
-        pass  # the other process has ended
+        with suppress(BrokenPipeError):  # the other process has ended
+            follower.run()
     except Exception as error:
         connection.send(("failed", error))

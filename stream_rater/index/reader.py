@@ -1,5 +1,4 @@
-"""Answers from the index. Each answer is read in one transaction, with the positions that the index
-has at that instant, and the transaction ends before the answer is returned (I4)."""
+"""Answers from the index. Each is read in one transaction, which ends before it returns (I4)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,39 +6,89 @@ from contextlib import contextmanager
 from copy import copy
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import entries, tables
-from stream_rater.index.answers import (
-    AbsentLadder,
-    AfterRow,
-    Incomplete,
-    LadderView,
-    PageView,
-    PlayerView,
-    RankedRow,
-    StandingsPage,
-)
+from stream_rater.index.entries import IndexedPlayer, LadderSummary
 from stream_rater.index.folder import Store, closed, failures, opened
-from stream_rater.index.tables import LadderRow
+from stream_rater.index.tables import IndexedStanding, LadderRow
+
+
+class Incomplete(Exception):
+    """The index is not known to be complete, so nothing is answered from it."""
+
+    def __init__(self, why: str = "the index is still being made") -> None:
+        super().__init__(f"{why}: try again")
+
+
+class AbsentLadder(Incomplete):
+    """The index has nothing of the ladder."""
+
+
+class AfterRow(NamedTuple):
+    """The place on a leaderboard after this row. Greater ratings come first, equal ones by id."""
+
+    rating: float
+    player: str
+
+
+class RankedRow(NamedTuple):
+    """A row of the leaderboard."""
+
+    rank: int  # 1 plus the number of players with a greater rating.
+    player: str
+    rating: float
+
+
+class LadderView(NamedTuple):
+    """The data about a ladder in the index."""
+
+    summary: LadderSummary
+    listed: int  # The number of players on the leaderboard.
+    bins: dict[int, int]  # Listed players in each bin of the histogram, by its lower end; if any.
+
+
+class PlayerView(NamedTuple):
+    """The data about a player in the index."""
+
+    player: IndexedPlayer
+    rank: int | None  # None if the player is not listed.
+    listed: int  # The number of players on the leaderboard.
+
+
+class PageView(NamedTuple):
+    """A page of the leaderboard."""
+
+    rows: list[RankedRow]
+    more: bool  # Whether another page follows.
+    listed: int
+    players: Sequence[IndexedPlayer | None] = ()
+    """The players of the rows, if the ladder has tiers."""
+
+
+class StandingsPage(NamedTuple):
+    """A page of the standings of a season."""
+
+    rows: list[IndexedStanding]
+    more: bool  # Whether another page follows.
+
 
 Rows = list[tuple[str, float]]  # Rows of a leaderboard, in order: player and displayed rating.
 
 
 class IndexReader:
-    """Answers from the index of this process. It is for one thread.
+    """Answers from the index of this process, each of one instant. It is for one thread.
 
-    Its methods raise StoreTrouble if the index cannot be read, and Incomplete or AbsentLadder if it
-    lacks events that it is known to have.
+    The methods raise StoreTrouble if the index cannot be read, Incomplete if it is not known to be
+    complete, and AbsentLadder if it has nothing of the ladder. For that, `ladder` returns None.
     """
 
     def __init__(self, max_changes: int, ladders: Ladders = ANY_LADDER) -> None:
-        """`max_changes`: the number of changes that a history has. `ladders` has the views by which
-        the index is made."""
+        """`max_changes`: of a history. `ladders` has the views by which the index is made."""
         self._max_changes = max_changes
         self._views = ladders.by_table(ladders.views)
         self._needed: Mapping[int, int] = {}
@@ -48,21 +97,17 @@ class IndexReader:
 
     def use(self, path: Path) -> None:
         """Answer from the environment in this folder."""
-        self._close_store()
+        self.close()
         self._stores.append(opened(path))
 
     def after(self, needed: Mapping[int, int]) -> "IndexReader":
-        """The same, but it answers only if the index has everything before these positions, by
-        partition."""
+        """The same, which answers only if the index has all before these positions by partition."""
         found = copy(self)
         found._needed = needed
         return found
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the environment."""
-        self._close_store()
-
-    def _close_store(self) -> None:
         if self._stores:
             closed(self._stores.pop())
 
@@ -77,20 +122,15 @@ class IndexReader:
             return [key.decode() for key in at.cursor("ladders").iternext(values=False)]
 
     async def ladder(self, ladder: str) -> LadderView | None:
-        """A ladder; None if it has no event."""
+        """The data about a ladder; None if it has no event."""
         with self._instant() as at:
             row = at.row(ladder)
-            if row is None:
-                return None
-            return LadderView(row.summary, row.listed, dict(at.bins(row)))
+            return None if row is None else LadderView(row.summary, row.listed, dict(at.bins(row)))
 
-    async def players(
-        self, ladder: str, players: Sequence[str]
-    ) -> list[entries.IndexedPlayer | None]:
+    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """The players in the given order; None for a player without an event."""
         with self._instant() as at:
-            found = at.players(at.known(ladder), players)
-        return [found.get(name) for name in players]
+            return [*map(at.players(at.known(ladder), players).get, players)]
 
     async def player(self, ladder: str, player: str) -> PlayerView | None:
         """A player with rank; None for a player without an event."""
@@ -108,9 +148,12 @@ class IndexReader:
         with self._instant() as at:
             row = at.known(ladder)
             found = at.stored(row, [player]).get(player)
-            changes = () if found is None else at.changes(row, player, found.offsets)
-        newest = changes[max(0, len(changes) - self._max_changes) :]
-        return tuple(map(entries.decode_change, newest))
+            offsets = [] if found is None else tables.offsets_in(found.offsets)
+            keys = [row.prefix + offset + player.encode() for offset in offsets]
+            changes = [
+                entries.decode_change(each) for _, each in at.cursor("changes").getmulti(keys)
+            ]
+        return tuple(changes[max(0, len(changes) - self._max_changes) :])
 
     # --- the leaderboard ---
 
@@ -122,8 +165,7 @@ class IndexReader:
             return self._page(at, ladder, row, rows, limit)
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        """At most `limit` rows with the player in the middle, as far as there are rows; None if the
-        player is not listed."""
+        """At most `limit` rows with the player in the middle; None if the player is not listed."""
         with self._instant() as at:
             row = at.known(ladder)
             found = at.players(row, [player]).get(player)
@@ -137,10 +179,8 @@ class IndexReader:
         self, at: "_Instant", ladder: str, row: LadderRow, rows: Rows, limit: int
     ) -> PageView:
         shown = rows[:limit]
-        players: list[entries.IndexedPlayer | None] = []
-        if self._views(ladder).tiers:
-            known = at.players(row, [player for player, _ in shown])
-            players = [known.get(player) for player, _ in shown]
+        names = [player for player, _ in shown] if self._views(ladder).tiers else []
+        players = [*map(at.players(row, names).get, names)]
         return PageView(at.ranked(row, shown), len(rows) > limit, row.listed, players)
 
     # --- past seasons ---
@@ -164,8 +204,7 @@ class IndexReader:
     async def standings_around(
         self, season: SeasonKept, player: str, limit: int
     ) -> StandingsPage | None:
-        """At most `limit` standings with the player in the middle; None if the player is not
-        listed."""
+        """At most `limit` standings with the player in the middle; None if not listed."""
         prefix = tables.season_key(season.ladder, season.season)
         with self._instant() as at:
             key = prefix + player.encode() if tables.is_id(player) else b"-"
@@ -177,8 +216,7 @@ class IndexReader:
 
     @contextmanager
     def _instant(self) -> Iterator["_Instant"]:
-        """Everything that is read within is of one instant, at which the index has what is
-        needed."""
+        """What is read within is of one instant, at which the index has what is needed."""
         if not self._stores:
             raise Incomplete
         store = self._stores[0]
@@ -203,9 +241,11 @@ class _Instant:
     def cursor(self, table: str) -> Any:
         return self._transaction.cursor(getattr(self._tables, table))
 
-    def beginning(self, table: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows whose keys begin with `prefix`, in order."""
-        rows = tables.rows_from(self.cursor(table), prefix)
+    def beginning(
+        self, table: str, prefix: bytes, first: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows whose keys begin with `prefix`, in order, from `prefix + first` on."""
+        rows = tables.rows_from(self.cursor(table), prefix + first)
         return takewhile(lambda row: row[0].startswith(prefix), rows)
 
     def row(self, ladder: str) -> LadderRow | None:
@@ -219,21 +259,13 @@ class _Instant:
         return found
 
     def stored(self, row: LadderRow, names: Sequence[str]) -> dict[str, tables.StoredPlayer]:
-        """The rows of those of the players whom the index has."""
-        keys = sorted({row.prefix + name.encode() for name in names if tables.is_id(name)})
-        found = self.cursor("players").getmulti(keys)
-        rows = tables.decode_players([value for _, value in found])
-        return {key[4:].decode(): each for (key, _), each in zip(found, rows, strict=True)}
+        """The rows of those players whom the index has."""
+        ids = filter(tables.is_id, names)
+        return tables.stored_players(self.cursor("players"), row.prefix, ids)
 
-    def players(self, row: LadderRow, names: Sequence[str]) -> dict[str, entries.IndexedPlayer]:
+    def players(self, row: LadderRow, names: Sequence[str]) -> dict[str, IndexedPlayer]:
         """Those of the players whom the index has."""
         return {name: each.player for name, each in self.stored(row, names).items()}
-
-    def changes(self, row: LadderRow, player: str, offsets: bytes) -> Sequence[bytes]:
-        """A player's changes at these offsets."""
-        some = [offsets[at : at + 8] for at in range(0, len(offsets), 8)]
-        keys = [row.prefix + offset + player.encode() for offset in some]
-        return [value for _, value in self.cursor("changes").getmulti(keys)]
 
     def bins(self, row: LadderRow) -> Iterator[tuple[int, int]]:
         """Yield the bins of the histogram, with the number of players in each."""
@@ -243,9 +275,7 @@ class _Instant:
     def better(self, row: LadderRow, rating: float) -> int:
         """The number of listed players with a greater rating."""
         number, within = divmod(math.floor(rating), entries.BIN)
-        first = row.prefix + tables.number_key(number)
-        from_own = tables.rows_from(self.cursor("points"), first)
-        rows = takewhile(lambda each: each[0].startswith(row.prefix), from_own)
+        rows = self.beginning("points", row.prefix, tables.number_key(number))
         counts = np.frombuffer(b"".join([value for _, value in rows]), "<u4")
         # Those at the same point are counted one by one.
         top, score = tables.scores_of([math.floor(rating) + 1.0, rating])
@@ -257,8 +287,7 @@ class _Instant:
     def ranked(self, row: LadderRow, rows: Rows) -> list[RankedRow]:
         """Rank the rows of a page."""
         found: list[RankedRow] = []
-        first = None
-        """The number of players before the page, once a rating differs from the first one."""
+        first = None  # How many are before the page, once a rating differs from the first one.
         for i, (player, rating) in enumerate(rows):
             if found and rating == found[-1].rating:
                 rank = found[-1].rank
@@ -276,8 +305,7 @@ class _Instant:
         return _rows(tables.keys_from(self.cursor(table), first), prefix, limit)
 
     def around(self, table: str, prefix: bytes, place: AfterRow, limit: int) -> Rows:
-        """At most `limit` rows of a leaderboard with this one in the middle, and one more if there
-        is one."""
+        """At most `limit` rows of a leaderboard with this one in the middle, and the next one."""
         cursor = self.cursor(table)
         before: Rows = []
         if cursor.set_key(_behind(prefix, place)[:-1]) and cursor.prev():

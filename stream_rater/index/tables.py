@@ -26,7 +26,7 @@ will read the workers' beliefs.
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,10 +56,8 @@ class Tables(NamedTuple):
     places: Any
 
 
-_FIRST, _ALL = 1 << 63, (1 << 64) - 1
-_SIGN = np.int64(-(1 << 63))
-_double, _bits = struct.Struct(">d"), struct.Struct(">Q")
-_number = struct.Struct(">I")
+_FIRST, _ALL, _SIGN = 1 << 63, (1 << 64) - 1, np.int64(-(1 << 63))
+_double, _bits, _number = struct.Struct(">d"), struct.Struct(">Q"), struct.Struct(">I")
 _counts = struct.Struct(f"<{entries.BIN}I")
 
 
@@ -74,15 +72,12 @@ class State(msgspec.Struct, array_like=True):
     """What the index as a whole is made of. It changes in the transaction that changes the data."""
 
     log: str  # The id of the log.
-    current_s: float
-    """When it last had all events that there were, Unix seconds; before that, when it was begun."""
-    positions: list[int]
-    """The next offset of each partition of `rating-changed`: the index has every event before."""
+    current_s: float  # When it last had all events that there were, or was begun, Unix seconds.
+    positions: list[int]  # By partition of `rating-changed`: the index has every event before.
     tails: dict[int, Tail]  # By partition, the last record that was read.
     seasons_log: str  # The id of the log of standings; empty if nothing of one was read.
     seasons: list[int]  # The next offset of each of its partitions.
-    complete: bool = False
-    """Whether the process that writes has read up to the ends that the log had when it began."""
+    complete: bool = False  # Whether the writer has read up to the ends as they were at its start.
 
 
 class LadderRow(msgspec.Struct, array_like=True):
@@ -94,10 +89,10 @@ class LadderRow(msgspec.Struct, array_like=True):
     views: str = ""  # The id of the views by which the players are placed; empty without views.
     swept_s: float = -math.inf
     swept_player: bytes = b""
-    """The place of the last player whom a sweep has taken out (`LadderIndex.swept`)."""
 
     @property
     def swept(self) -> entries.Swept:
+        """The place of the last player whom a sweep has taken out."""
         return self.swept_s, self.swept_player
 
     @property
@@ -110,8 +105,7 @@ class StoredPlayer(NamedTuple):
     """A player with the history's offsets."""
 
     player: entries.IndexedPlayer
-    offsets: bytes
-    """The offsets of the changes that are kept, in order, as `number_key` packs them."""
+    offsets: bytes  # Those of the changes that are kept, in order, as `number_key` packs them.
 
 
 class IndexedStanding(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -173,9 +167,12 @@ def keys_from(cursor: Any, key: bytes) -> Iterator[bytes]:
     return cursor.iternext(values=False) if cursor.set_range(key) else iter(())
 
 
-def decode_players(rows: Sequence[bytes]) -> list[StoredPlayer]:
-    """Decode rows of `players` in one call."""
-    return _decode_all(b"\xdd" + len(rows).to_bytes(4, "big") + b"".join(rows))
+def stored_players(cursor: Any, prefix: bytes, names: Iterable[str]) -> dict[str, StoredPlayer]:
+    """Those of a ladder's players whom the index has. `cursor` is of `players`."""
+    found = cursor.getmulti(sorted({prefix + name.encode() for name in names}))
+    rows = b"".join([value for _, value in found])
+    decoded = _decode_all(b"\xdd" + len(found).to_bytes(4, "big") + rows)  # in one call
+    return {key[4:].decode(): each for (key, _), each in zip(found, decoded, strict=True)}
 
 
 def next_after(key: bytes) -> bytes:
@@ -197,6 +194,11 @@ def season_key(ladder: str, season: int) -> bytes:
     """The key of a season; how the keys of its standings begin."""
     name = ladder.encode()
     return bytes((len(name),)) + name + number_key(season)
+
+
+def offsets_in(packed: bytes) -> list[bytes]:
+    """The offsets of a history, each as `number_key` has packed it."""
+    return [packed[at : at + 8] for at in range(0, len(packed), 8)]
 
 
 def counts_in(value: bytes | None) -> list[int]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice, takewhile
 from typing import Any
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
@@ -28,27 +29,19 @@ UNPLACED = "-"  # In place of the id of a ladder's views while its players are p
 
 NO_TAILS: Mapping[int, Tail] = {}
 
-EventPlace = tuple[int, int]  # The partition and the offset of an event.
-PlacedEvent = tuple[EventPlace, entries.IndexEvent]
-_Listed = tuple[bytes, float, float]
-"""A listed player: the id, the displayed rating, and the moment at which the player leaves the list
-by itself."""
+PlacedEvent = tuple[tuple[int, int], entries.IndexEvent]  # With its partition and offset.
 Stored = Mapping[str, StoredPlayer]
-Made = dict[entries.EntryKey, IndexedPlayer]
-"""Players of ladders with tiers after events, by the ladder, the player and the event's `offset`.
-"""
+Made = dict[entries.EntryKey, IndexedPlayer]  # Players of ladders with tiers after events.
 
 
 class IndexWriter:
-    """Changes the index. It is for one thread, and nothing else writes. The methods raise
-    StoreTrouble or Damaged."""
+    """Changes the index, in one thread, and alone. The methods raise StoreTrouble or Damaged."""
 
     def __init__(
         self, store: Store, max_changes: int, ladders: Ladders = ANY_LADDER,
         now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`max_changes`: the number of changes that are kept of each player. `ladders` has the
-        views by which the index is made. `now` returns Unix seconds."""
+        """`max_changes` are kept of each player. `ladders` has the views. `now`: Unix seconds."""
         self._store, self._max_changes, self._now = store, max_changes, now
         self._tables = store.tables
         self._views = ladders.by_table(ladders.views)
@@ -84,41 +77,29 @@ class IndexWriter:
         return [*known, *[0] * (partitions - len(known))]
 
     def apply(
-        self,
-        events: Sequence[PlacedEvent],
-        positions: Sequence[int],
-        tails: Mapping[int, Tail] = {},
-    ) -> Made:
+        self, events: Sequence[PlacedEvent], positions: Sequence[int],
+        tails: Mapping[int, Tail] = NO_TAILS,
+    ) -> Made:  # fmt: skip
         """Apply events, except those that the index has. After that it has every event before these
         positions. `tails` has the last record of each partition of which records were read."""
         made: Made = {}
-        by_ladder: dict[str, list[entries.IndexEvent]] = {}
-        known: dict[str, list[entries.IndexEvent]] = {}
         known_to = self.positions(len(positions))
+        by_ladder: dict[tuple[bool, str], list[entries.IndexEvent]] = {}
         for (partition, offset), event in events:
-            is_new = offset >= known_to[partition]
-            (by_ladder if is_new else known).setdefault(event.ladder, []).append(event)
+            key = offset >= known_to[partition], event.ladder
+            by_ladder.setdefault(key, []).append(event)
         with self._transaction() as t:
-            for ladder, own in known.items():
-                made |= self._made(t, ladder, own)
-            for ladder, own in by_ladder.items():
-                made |= self._apply(t, ladder, own)
+            for (is_new, ladder), own in sorted(by_ladder.items(), key=lambda each: each[0][0]):
+                made |= (self._apply if is_new else self._made)(t, ladder, own)
             self._reach(positions, tails)
         return made
 
-    def reached(
-        self,
-        positions: Sequence[int],
-        tails: Mapping[int, Tail] = NO_TAILS,
-        *,
-        current: bool = False,
-    ) -> None:
-        """The index has every event before these positions. `current`: those are all that there
-        are, so readers may answer."""
+    def reached(self, positions: Sequence[int], *, current: bool = False) -> None:
+        """The index has all events before these positions; `current`: all that there are."""
         with self._transaction():
-            self._reach(positions, tails)
-            self.state.complete |= current
-            self.state.current_s = self._now() if current else self.state.current_s
+            self._reach(positions, NO_TAILS)
+            if current:
+                self.state.complete, self.state.current_s = True, self._now()
 
     def _reach(self, positions: Sequence[int], tails: Mapping[int, Tail]) -> None:
         both = zip(positions, self.positions(len(positions)), strict=True)
@@ -158,32 +139,29 @@ class IndexWriter:
         more."""
         now_s = self._now()
         self._adopt_views(now_s + entries.WRONG_CLOCK_S)
-        by_ladder: dict[bytes, list[tuple[float, bytes]]] = {}
-        count = 0
         with failures(), self._store.begin() as t:
-            for key in t.cursor(self._tables.dues).iternext(values=False):
-                moment_s = tables.value_of(key[:8])
-                if moment_s > now_s or count == SWEPT_TOGETHER:
-                    break
-                by_ladder.setdefault(key[8:12], []).append((moment_s, key[12:]))
-                count += 1
-        if not count:
+            keys = islice(t.cursor(self._tables.dues).iternext(values=False), SWEPT_TOGETHER)
+            due = [*takewhile(lambda key: tables.value_of(key[:8]) <= now_s, keys)]
+        if not due:
             return False
+        by_ladder: dict[bytes, list[bytes]] = {}
+        for key in due:
+            by_ladder.setdefault(key[8:12], []).append(key)
         with self._transaction() as t:
-            for prefix, due in by_ladder.items():
+            for prefix, own in by_ladder.items():
                 ladder = self._ladders[int.from_bytes(prefix)]
                 row = self._rows[ladder]
-                stored = self._stored(t, row.prefix, {player.decode() for _, player in due})
+                stored = self._stored(t, row.prefix, {key[12:].decode() for key in own})
                 before = _part_of(row, stored)
-                after = before._replace(swept=due[-1])
+                after = before._replace(swept=(tables.value_of(own[-1][:8]), own[-1][12:]))
                 self._write(t, row, before, after, stored, {})
                 row.swept_s, row.swept_player = after.swept
                 self._put_row(t, ladder, row)
-        return count == SWEPT_TOGETHER
+        return len(due) == SWEPT_TOGETHER
 
     def _adopt_views(self, ahead_s: float = math.inf) -> None:
-        """Place all players of a ladder again if its views are others than those by which they were
-        placed, or if a clock was wrong that has taken players out later than at `ahead_s`."""
+        """Place all players of a ladder again that has other views than when they were placed, or
+        if a wrong clock has taken players out later than at `ahead_s`."""
         for ladder, row in self._rows.items():
             if row.views != self._views(ladder).id or row.swept_s > ahead_s:
                 self._place_again(ladder)
@@ -211,20 +189,16 @@ class IndexWriter:
                 self._put_row(t, ladder, row)
 
     def _place_some_again(self, t: Any, ladder: str, row: LadderRow, last: bytes) -> bytes | None:
-        """Place the players behind the one with the id `last`. Returns the id of the last of them;
-        None if these are all."""
-        cursor, views = t.cursor(self._tables.players), self._views(ladder)
-        names: list[str] = []
-        for key in tables.keys_from(cursor, row.prefix + last + b"\0"):
-            if not key.startswith(row.prefix) or len(names) == AT_ONCE:
-                break
-            names.append(key[4:].decode())
-        placed = self._stored(t, row.prefix, names)
-        old = [_listed(name.encode(), each.player) for name, each in placed.items()]
-        self._change_lists(t, row.prefix, old, listed=False)
-        again = {name: entries.replaced(each.player, views) for name, each in placed.items()}
-        before = _part_of(row, {})
-        self._write(t, row, before, before._replace(players=again), placed, {})
+        """Place the players behind the id `last`. Returns the last one's; None: these are all."""
+        keys = tables.keys_from(t.cursor(self._tables.players), row.prefix + last + b"\0")
+        some = islice(takewhile(lambda key: key.startswith(row.prefix), keys), AT_ONCE)
+        names = [key[4:].decode() for key in some]
+        placed, views = self._stored(t, row.prefix, names), self._views(ladder)
+        old = _part_of(row, placed)
+        self._change_lists(t, row.prefix, old.players, listed=False)
+        again = {name: entries.replaced(each, views) for name, each in old.players.items()}
+        before, after = old._replace(players={}), old._replace(players=again)
+        self._write(t, row, before, after, placed, {})
         return names[-1].encode() if len(names) == AT_ONCE else None
 
     # --- seasons ---
@@ -276,8 +250,7 @@ class IndexWriter:
         return row
 
     def _first_swept(self, ladder: str) -> entries.Swept:
-        """The place of the last player who was taken out, of a ladder whose players were not placed
-        before: nobody is listed whose moment has come."""
+        """Who counts as taken out last of players not placed before: all whose moment has come."""
         return (self._now(), b"") if self._views(ladder).depend_on_time else entries.NOT_SWEPT
 
     def _put_row(self, t: Any, ladder: str, row: LadderRow) -> None:
@@ -285,51 +258,39 @@ class IndexWriter:
 
     def _stored(self, t: Any, prefix: bytes, names: Collection[str]) -> Stored:
         """Those of the players whom the index has."""
-        keys = sorted([prefix + name.encode() for name in names])
-        found = t.cursor(self._tables.players).getmulti(keys)
-        rows = tables.decode_players([value for _, value in found])
-        return {key[4:].decode(): each for (key, _), each in zip(found, rows, strict=True)}
+        return tables.stored_players(t.cursor(self._tables.players), prefix, names)
 
     def _write(
         self, t: Any, row: LadderRow, before: LadderIndex, after: LadderIndex, stored: Stored,
         kept: Mapping[str, bytes],
     ) -> None:  # fmt: skip
-        """Change what is stored of players from `before` to `after`. `kept` has the offsets of the
+        """Change what is stored of players from `before` to `after`. `kept` has the offsets of
         histories that have changed, `stored` those of the others."""
-        prefix, gone, come = row.prefix, list[_Listed](), list[_Listed]()
+        prefix, gone, come = row.prefix, before.listed(), after.listed()
         changed: list[tuple[bytes, bytes]] = []
         for name, new in after.players.items():
-            player, old = name.encode(), before.players.get(name)
-            if new is not old or name in kept:
+            if new is not before.players.get(name) or name in kept:
                 offsets = kept[name] if name in kept else stored[name].offsets
                 value = tables.encode_entry(StoredPlayer(new, offsets))
-                changed.append((prefix + player, value))
-            if old is not None and old.is_listed(name, before.swept):
-                gone.append(_listed(player, old))
-            if new.is_listed(name, after.swept):
-                come.append(_listed(player, new))
+                changed.append((prefix + name.encode(), value))
         for name in before.players.keys() - after.players.keys():
-            player, old = name.encode(), before.players[name]
-            t.delete(prefix + player, db=self._tables.players)
-            if old.is_listed(name, before.swept):
-                gone.append(_listed(player, old))
+            t.delete(prefix + name.encode(), db=self._tables.players)
         t.cursor(self._tables.players).putmulti(sorted(changed))
         self._change_lists(t, prefix, gone, listed=False)
         self._change_lists(t, prefix, come, listed=True)
-        points = Counter([math.floor(rating) for _, rating, _ in come])
-        points.subtract([math.floor(rating) for _, rating, _ in gone])
+        points = Counter([math.floor(each.rating) for each in come.values()])
+        points.subtract([math.floor(each.rating) for each in gone.values()])
         self._add_points(t, row, points)
 
     def _change_lists(
-        self, t: Any, prefix: bytes, some: Sequence["_Listed"], *, listed: bool
+        self, t: Any, prefix: bytes, some: Mapping[str, IndexedPlayer], *, listed: bool
     ) -> None:
-        """Add players to the lists of those who are listed, and of those who leave by themselves;
-        or take them out."""
-        scores = tables.scores_of([rating for _, rating, _ in some])
-        ranks = [prefix + at + each[0] for at, each in zip(scores, some, strict=True)]
-        timed = [each for each in some if each[2] < math.inf]
-        moments = tables.ordered([moment_s for _, _, moment_s in timed])
-        dues = [at + prefix + each[0] for at, each in zip(moments, timed, strict=True)]
+        """Add players to, or take them out of, the lists by rank and of those who leave by time."""
+        scores = tables.scores_of([each.rating for each in some.values()])
+        ranks = [prefix + at + name.encode() for at, name in zip(scores, some, strict=True)]
+        timed = {name: each.until_s for name, each in some.items() if each.until_s < math.inf}
+        moments = tables.ordered([*timed.values()])
+        dues = [at + prefix + name.encode() for at, name in zip(moments, timed, strict=True)]
         for keys, table in ((ranks, self._tables.ranks), (dues, self._tables.dues)):
             keys.sort()
             if listed:
@@ -359,21 +320,22 @@ class IndexWriter:
     def _write_changes(
         self, t: Any, prefix: bytes, stored: Stored, events: Sequence[entries.IndexEvent]
     ) -> dict[str, bytes]:
-        """Add events to the histories, each of which keeps its newest changes. Returns the offsets
-        of those that have changed."""
+        """Add events to the histories, each of which keeps its newest changes, and return the
+        offsets of those that have changed."""
         kept: dict[str, bytes] = {}
         added: dict[bytes, bytes] = {}
         for event in events:
             name, player = event.player, event.player.encode()
-            offsets = kept[name] if name in kept else _offsets_of(stored, name)
+            known = stored.get(name)
+            offsets = kept.get(name, b"" if known is None else known.offsets)
             most = 0
             if isinstance(event, RatingChanged):
                 offset, most = tables.number_key(event.offset), 8 * self._max_changes
                 offsets = _with_offset(offsets, offset)
                 added[prefix + offset + player] = entries.encode_entry(entries.change_of(event))
             too_many = max(0, len(offsets) - most)
-            for at in range(0, too_many, 8):
-                key = prefix + offsets[at : at + 8] + player
+            for each in tables.offsets_in(offsets[:too_many]):
+                key = prefix + each + player
                 added.pop(key, None)
                 t.delete(key, db=self._tables.changes)
             kept[name] = offsets[too_many:]
@@ -387,17 +349,8 @@ def _part_of(row: LadderRow, stored: Stored) -> LadderIndex:
     return LadderIndex(players, {}, row.summary, row.swept)
 
 
-def _listed(player: bytes, each: IndexedPlayer) -> _Listed:
-    return player, each.rating, each.until_s
-
-
-def _offsets_of(stored: Stored, name: str) -> bytes:
-    return stored[name].offsets if name in stored else b""
-
-
 def _with_offset(offsets: bytes, offset: bytes) -> bytes:
     """The offsets of a history with one more, if it has not got it."""
     if offsets[-8:] < offset:
         return offsets + offset
-    known = {offsets[at : at + 8] for at in range(0, len(offsets), 8)}
-    return b"".join(sorted({*known, offset}))
+    return b"".join(sorted({*tables.offsets_in(offsets), offset}))

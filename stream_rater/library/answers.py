@@ -10,7 +10,7 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
-from stream_rater.library.messages import GivenSides
+from stream_rater.library.messages import Sides
 from stream_rater.library.tables import objects
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.parameters import RatingConfig
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from stream_rater.evaluation.measures import WinBin
 
 NO_ROWS = np.empty(0, np.int64)
+# The columns of `numbers_of`.
 NUMBERS = (
     "mu", "sigma", "previous_mu", "previous_sigma", "performance", "rating", "previous_rating",
 )  # fmt: skip
-"""The columns of `numbers_of`."""
 
 
 def text_of(time_s: int) -> str:
@@ -42,24 +42,14 @@ def text_of(time_s: int) -> str:
 
 
 def round_result(
-    round_id: str, completed_at: str, sides: GivenSides, rated: Rated | None, edits: Edits
+    round_id: str, completed_at: str, sides: Sides, rated: Rated | None, edits: Edits
 ) -> results.RoundResult:
     """The result of a round, with its players in the order of the sides. Players whom corrections
     have removed are left out. `rated`: None if the round changed no rating."""
-    if rated is None:
-        return _in_order(round_id, completed_at, NO_ROWS, NO_ROWS, None)
-    order, side = order_by_sides(rated, sides.players, edits)
-    return _in_order(round_id, completed_at, order, side, rated)
-
-
-def _in_order(
-    round_id: str, completed_at: str, order: Ints, side: Ints, rated: Rated | None
-) -> results.RoundResult:
-    """The result of a round with P players. `order`: (P,) the place of each player among the rated
-    ones. `side`: (P,) the number of each player's side."""
     names, rank, rounds, fewest = list[str](), NO_ROWS, NO_ROWS, 0
-    numbers = np.empty((0, len(NUMBERS)))
+    order, side, numbers = NO_ROWS, NO_ROWS, np.empty((0, len(NUMBERS)))
     if rated is not None:
+        order, side = order_by_sides(rated, sides, edits)
         names, fewest = rated.rounds.names.texts(), rated.rule.provisional_rounds
         rank = np.repeat(rated.rounds.place, rated.rounds.members).astype(np.int64)
         rounds, numbers = rated.result.wave.rounds + 1, numbers_of(rated)
@@ -86,21 +76,17 @@ def history_in(rated: Rated, player: str, row: int) -> results.History:
 
 
 def joined(player: str, parts: Sequence[results.History]) -> results.History:
-    """The rounds of a player in all these parts."""
-    columns = [part.columns() for part in (_without_rounds(player), *parts)]
-    whole: dict[str, Any] = {
-        name: np.concatenate([each[name] for each in columns]) for name in columns[0]
-    }
-    return results.History(player=player, **whole)
-
-
-def _without_rounds(player: str) -> results.History:
-    """The history of somebody who has a rating by a seed, and no round yet."""
-    return results.History(
+    """The rounds of a player in all these parts; none if there is only a seed."""
+    none = results.History(
         player=player, round_id=objects([]), completed_at=np.empty(0, "datetime64[s]"),
         rank=NO_ROWS, rounds=NO_ROWS, provisional=np.empty(0, np.bool_),
         **dict.fromkeys(NUMBERS, np.empty(0)),
     )  # fmt: skip
+    columns = [part.columns() for part in (none, *parts)]
+    whole: dict[str, Any] = {
+        name: np.concatenate([each[name] for each in columns]) for name in columns[0]
+    }
+    return results.History(player=player, **whole)
 
 
 # --- beliefs ---
@@ -132,8 +118,7 @@ def players_in(pool: Pool, rows: Ints | None = None) -> results.Players:
 
 
 def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flags, Ints]:
-    """The columns (N,) mu, sigma, rating, rounds, whether the rating is provisional, and the time
-    of the last round in Unix seconds."""
+    """The columns (N,) mu, sigma, rating, rounds, provisional, and last time in Unix seconds."""
     header = pool.headers(rows)
     mu, sigma = (column.copy() for column in seen(pool.rule, header))
     rounds: Ints = header["rounds"].astype(np.int64)

@@ -1,8 +1,5 @@
 """How well configurations predict rounds: `stream_rater.compare`, `Ladder.evaluate`, `Ladder.tune`.
-
-The numbers are those of `stream-rater evaluate` and `stream-rater tune`. What rates is loaded when
-it is first needed.
-"""
+The numbers are those of the commands. What rates is loaded when it is first needed."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,9 +48,7 @@ def compare(
         train: The fraction of the rounds, from the first one on, that only build experience.
         variance_factor: Multiplies the variance of a side's performance.
         by: Which number puts players in order: `"mu"`, or `"display"`, the displayed rating.
-        columns: Of a table, as in `Ladder.rate_file`.
-        score: Of a table, as in `Ladder.rate_file`.
-        how: Of a table, as in `Ladder.rate_file`.
+        columns, score, how: Of a table, as in `Ladder.rate_file`.
 
     Raises:
         ValueError: An argument is invalid, or no configuration is given.
@@ -69,18 +64,16 @@ def compare(
     reading = reading_of(columns, score, how)
     is_path = isinstance(rounds, str | os.PathLike)
     file = FileRounds(Path(rounds), reading) if is_path else FrameRounds(rounds, reading, "rounds")
-    refused = list[int]()
-    every = [each for _, each in ratings]
+    refused, every = list[int](), [each for _, each in ratings]
     sessions = sessions_in(lambda: file.records(0), every, refused=refused)
     rows = evaluations_of(str(file.path), sessions, ratings, train, variance_factor, by)
     rejected = len(refused) + (0 if file.table is None else file.table.rejected)
-    shown: dict[str, Any] = {
-        name: objects([getattr(each, name) for each in rows]) for name in ("config", "system")
-    } | {
-        name: np.array([getattr(each, name) for each in rows], np.float64) for name in FLOATS
-    }  # fmt: skip
-    scored = np.array([each.rounds_scored for each in rows])
-    return Comparison(evaluations=tuple(rows), refused=rejected, rounds_scored=scored, **shown)
+    return Comparison(
+        evaluations=tuple(rows), refused=rejected, config=objects([each.config for each in rows]),
+        system=objects([each.system for each in rows]),
+        rounds_scored=np.array([each.rounds_scored for each in rows]),
+        **{name: np.array([getattr(each, name) for each in rows], np.float64) for name in FLOATS},
+    )  # fmt: skip
 
 
 def _rating(given: Any) -> "RatingConfig":
@@ -97,9 +90,9 @@ def sessions_in(
     read_log: "Callable[[], Iterator[Record]]", ratings: "Iterable[RatingConfig]",
     only: str | None = None, refused: list[int] | None = None,
 ) -> "list[Session]":  # fmt: skip
-    """The rounds of a log, or those of one of its ladders, as its corrections edit them, for these
-    configurations. `read_log` yields the records from the first one, each time it is called. The
-    offsets of invalid records are stored in `refused`."""
+    """The rounds of a log, or of `only` one of its ladders, as its corrections edit them, for these
+    configurations. Each call of `read_log` yields all records. The offsets of invalid ones go into
+    `refused`."""
     from stream_rater.evaluation.season import by_name, sessions_of
     from stream_rater.replay.ledger import with_verdicts
 
@@ -155,16 +148,16 @@ def tuning_of(
         raise ValueError(f"train: {error}") from None
     chosen = without_defaults(found.rating)
     del chosen["system"]
-    numbers = [
-        (each.now, each.tuned, each.difference.mean, each.difference.low, each.difference.high)
-        for each in found.compared
-    ]
-    now, tuned, difference, low, high = np.array(numbers, np.float64).reshape(-1, 5).T.copy()
+    differences = [each.difference for each in found.compared]
     return Tuning(
         system=system_of(found.rating), parameters=chosen, verdict=found.verdict,
         tuned_rounds=found.first, compared_rounds=found.rest, at_ends=found.at_ends,
-        measure=objects([each.measure for each in found.compared]), now=now, tuned=tuned,
-        difference=difference, low=low, high=high,
+        measure=objects([each.measure for each in found.compared]),
+        now=np.array([each.now for each in found.compared], np.float64),
+        tuned=np.array([each.tuned for each in found.compared], np.float64),
+        difference=np.array([each.mean for each in differences], np.float64),
+        low=np.array([each.low for each in differences], np.float64),
+        high=np.array([each.high for each in differences], np.float64),
     )  # fmt: skip
 
 
@@ -172,8 +165,8 @@ def evaluations_of(
     name: str, sessions: "Sequence[Session]", ratings: "Sequence[tuple[str, RatingConfig]]",
     train: float, variance_factor: float, by: By, most_sides: int | None = None,
 ) -> list[Evaluation]:  # fmt: skip
-    """The measures of each configuration. Winners are scored in rounds of up to `most_sides`, the
-    usual number if it is None. Raises ValueError."""
+    """The measures of each configuration. Winners are scored in rounds of up to `most_sides` (None:
+    the usual number). Raises ValueError."""
     from stream_rater.evaluation import comparison
     from stream_rater.evaluation.evaluation import MOST_SIDES
     from stream_rater.library.messages import factor_of, fraction_of

@@ -32,9 +32,7 @@ Columns = tuple[
     Sequence[float | None] | None,
 ]  # fmt: skip
 """By side: the ranks, the shares, the seats and the scores, as `Ladder.rate` takes them."""
-
-SHOWN_PLAYERS = 10
-"""The number of players that a notebook shows of a ladder."""
+SHOWN_PLAYERS = 10  # The number of players that a notebook shows of a ladder.
 
 
 class Ladder:
@@ -84,8 +82,7 @@ class Ladder:
 
     @property
     def name(self) -> str:
-        """The ladder's id: that in the first file that was rated, or `"notebook"` without a
-        file."""
+        """The ladder's id: that in the first file that was rated, or `"notebook"` without one."""
         return self._rater.ladder
 
     @property
@@ -148,17 +145,15 @@ class Ladder:
     ) -> results.RoundResult:  # fmt: skip
         """The result of a round whose message is given to `rate`. Raises InvalidRound."""
         messages, rater = self._messages, self._rater
-        given_sides = messages.sides_of(sides)
-        standings = messages.standings_of(given_sides, *of_sides)
+        given = messages.sides_of(sides)
+        standings = messages.standings_of(given, *of_sides)
         if completed_at is None:
             completed_at = self._answers.text_of(rater.work.latest_s)
         at = messages.time_of(completed_at)
         message = messages.message_of(
             rater.ladder, round_id, at, standings, weight, performance_ceiling
         )
-        return self._answers.round_result(
-            round_id, at, given_sides, rate(message), rater.work.edits
-        )
+        return self._answers.round_result(round_id, at, given, rate(message), rater.work.edits)
 
     def rate_file(
         self, path: str | os.PathLike[str], *, ladder: str | None = None,
@@ -206,10 +201,7 @@ class Ladder:
             table: A dict of columns, or a data frame of pandas, Polars, DuckDB, pyarrow, or another
                 package whose frames have `__arrow_c_stream__` or `__dataframe__`. Other frames than
                 those of pandas and Polars need the extra `arrow`.
-            ladder: As in `rate_file`.
-            columns: As in `rate_file`.
-            score: As in `rate_file`.
-            how: As in `rate_file`.
+            ladder, columns, score, how: As in `rate_file`.
 
         Returns:
             The counts of rounds, rating changes and rejected rows. A row is named by its number,
@@ -217,8 +209,7 @@ class Ladder:
 
         Raises:
             OSError: The table cannot be read.
-            OtherLadder: As in `rate_file`.
-            ValueError: As in `rate_file`.
+            OtherLadder, ValueError: As in `rate_file`.
         """
         found = self._rater.rate_table(table, ladder, reading_of(columns, score, how))
         self._advise()
@@ -306,8 +297,7 @@ class Ladder:
         return row
 
     def get(self, player: str) -> results.Belief:
-        """The belief about a player, who may be a newcomer. Raises InvalidRound if the argument is
-        not an id."""
+        """The belief about a player, who may be a newcomer. Raises InvalidRound for no id."""
         self._messages.check_id("player", player)
         return self[player] if player in self else self._answers.newcomer(self._rater.pool, player)
 
@@ -328,8 +318,8 @@ class Ladder:
         return self._answers.players_in(self._rater.pool)
 
     def leaderboard(self, most: int | None = None) -> results.Leaderboard:
-        """The best players by rating. Players with the same rating have the same rank, and are in
-        order of id. `most`: the largest number of players to list; None: all players."""
+        """The best players by rating, at most `most` (None: all). Players with the same rating have
+        the same rank, and are in order of id."""
         return self._answers.leaderboard(self._rater.pool, most)
 
     def record(self, player: str) -> bytes:
@@ -356,10 +346,9 @@ class Ladder:
             InvalidRound: The sides, the shares, the seats or the factor are invalid.
         """
         messages, rater = self._messages, self._rater
-        given_sides = messages.sides_of(sides)
-        standings = messages.standings_of(given_sides, None, shares, seats)
+        standings = messages.standings_of(messages.sides_of(sides), None, shares, seats)
         now = self._answers.text_of(rater.work.latest_s)
-        rater.check(messages.message_of(rater.ladder, "prediction", now, standings))
+        rater.decoded(messages.message_of(rater.ladder, "prediction", now, standings))
         return self._answers.prediction(
             self.parameters, rater.pool, standings, messages.factor_of(variance_factor)
         )
@@ -488,14 +477,16 @@ class Ladder:
         if over not in get_args(plots.Over):
             raise ValueError(f"over: {over!r} is neither 'rounds' nor 'time'")
         players = [player] if isinstance(player, str) else list(player)
-        return plots.ratings(self._histories(players), self._initial_sigma, over, ax)
+        sigma = self._rater.pool.rule.initial_sigma
+        return plots.ratings(self._histories(players), sigma, over, ax)
 
     def plot_board(self, most: int | None = 20, *, ax: "Axes | None" = None) -> "Axes":
         """Draw the best `most` players: the rating of each, and mu with its uncertainty as a line.
         `most` is as in `leaderboard`; `ax`, the result and MissingExtra are as in `plot`."""
         from stream_rater.library import plots
 
-        return plots.board(self.leaderboard(most), len(self), self._initial_sigma, ax)
+        sigma = self._rater.pool.rule.initial_sigma
+        return plots.board(self.leaderboard(most), len(self), sigma, ax)
 
     def plot_calibration(
         self, train: float = 0.5, *, variance_factor: float = 1.0, ax: "Axes | None" = None
@@ -505,13 +496,8 @@ class Ladder:
         MissingExtra are as in `plot`."""
         from stream_rater.library import plots
 
-        return plots.calibration(
-            self.calibration(train, variance_factor=variance_factor), self.name, ax
-        )
-
-    @property
-    def _initial_sigma(self) -> float:
-        return self._rater.pool.rule.initial_sigma
+        found = self.calibration(train, variance_factor=variance_factor)
+        return plots.calibration(found, self.name, ax)
 
     # --- teams ---
 
@@ -528,8 +514,7 @@ class Ladder:
         Raises:
             InvalidRound: The players are not ids, or are too few for this number of teams.
         """
-        given_sides = self._messages.sides_of([players])
-        (names,) = given_sides.players
+        (names,) = self._messages.sides_of([players])
         self._messages.check_teams(teams, len(names))
         return self._answers.balanced(self._rater.pool, names, teams)
 
@@ -538,7 +523,6 @@ class Ladder:
         return f"<Ladder {self.name!r} by {system}: {len(self):,} players>"
 
     def _repr_html_(self) -> str:
-        system = self.parameters.__struct_config__.tag
-        best = self.leaderboard(SHOWN_PLAYERS)
+        best, system = self.leaderboard(SHOWN_PLAYERS), self.parameters.__struct_config__.tag
         which = f", the best {len(best)}" if len(best) < len(self) else ""
         return best.to_html(f"{self.name}: {len(self):,} players by {system}{which}")

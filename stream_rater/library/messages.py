@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from numbers import Number, Real
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import structs
@@ -24,34 +24,25 @@ from stream_rater.rating.seats import SEAT_CURE, is_seat
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
 HEADERS = (("content-type", MSGPACK.encode()),)
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RoundCompleted).decode
 
 _PLACES = (
-    (r"^standings\[(\d+)\]\.rank\b", r"ranks[\1]"),
+    (r"^standings\[(\d+)\]\.(rank|seat|score)\b", r"\2s[\1]"),
     (r"^standings\[(\d+)\]\.shares\b", r"shares[\1]"),
-    (r"^standings\[(\d+)\]\.seat\b", r"seats[\1]"),
-    (r"^standings\[(\d+)\]\.score\b", r"scores[\1]"),
     (r"^standings\b", "sides"),
 )
 """Patterns of places in a message, each with the name of this place in the arguments."""
 
 
-class GivenSides(NamedTuple):
-    """The validated sides of a round or of a prediction."""
-
-    players: list[tuple[str, ...]]
-    """The players of each side."""
-    places: dict[str, str]
-    """By player, the place of the id in the arguments."""
+Sides = list[tuple[str, ...]]  # The players of each side.
 
 
-def sides_of(sides: Sequence[Side]) -> GivenSides:
+def sides_of(sides: Sequence[Side]) -> Sides:
     """The players of each side. Raises InvalidRound."""
     if isinstance(sides, str):
         _reject("malformed", f"sides: {sides!r} is a text, not a list of sides")
-    found = GivenSides([], {})
+    found, places = Sides(), dict[str, str]()
     for i, side in enumerate(_as_list("sides", sides)):
         alone = isinstance(side, str | Number)  # `check_id` rejects a number
         members: Sequence[Any] = (side,) if alone else _as_list(f"sides[{i}]", side)
@@ -60,11 +51,11 @@ def sides_of(sides: Sequence[Side]) -> GivenSides:
         for k, player in enumerate(members):
             place = f"sides[{i}]" if alone else f"sides[{i}][{k}]"
             check_id(place, player)
-            if player in found.places:
-                where = f"{found.places[player]} and {place}"
+            if player in places:
+                where = f"{places[player]} and {place}"
                 _reject("duplicate-player", f"{where}: player {player!r} stands in the round twice")
-            found.places[player] = place
-        found.players.append(tuple(members))
+            places[player] = place
+        found.append(tuple(members))
     return found
 
 
@@ -77,8 +68,7 @@ def factor_of(value: object) -> float:
 
 
 def fraction_of(value: object) -> float:
-    """The argument as the fraction of a ladder's rounds that only build experience. Raises
-    ValueError if it is not a number from 0 to below 1."""
+    """The fraction of a ladder's rounds that only build experience. Raises ValueError."""
     if not isinstance(value, Real) or not 0.0 <= float(value) < 1.0:
         raise ValueError(f"train: {value!r} is not in [0, 1); 0.1 leaves out the first tenth")
     return float(value)
@@ -131,8 +121,7 @@ def _by_side(
 
 
 def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]:
-    """The rank of each side, None for a side that did not finish. Without ranks, the sides are in
-    order. Raises InvalidRound."""
+    """The rank of each side (None: did not finish), in order without ranks. Raises InvalidRound."""
     if ranks is None:
         return list(range(1, sides + 1))
     listed = enumerate(_by_side("bad-rank", "ranks", ranks, sides))
@@ -140,8 +129,8 @@ def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]
 
 
 def _rank(place: str, rank: Any) -> int:
-    """A rank as a whole number. Values out of range become the nearest invalid number, so that they
-    fit into the message, where they are rejected. Raises InvalidRound if it is no whole number."""
+    """A rank as a whole number. One out of range becomes the nearest invalid number, which fits
+    into the message, where it is rejected. Raises InvalidRound if it is no whole number."""
     try:
         return min(max(operator.index(rank), 0), MAX_RANK + 1)
     except TypeError:
@@ -177,10 +166,9 @@ def seats_of(seats: Sequence[str | None] | None, sides: int) -> list[str | None]
 
 def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float | None]:
     """The score of each side, None for a side without one. Raises InvalidRound."""
-    listed = _by_side("bad-score", "scores", scores, sides, "; None: no score")
+    listed = enumerate(_by_side("bad-score", "scores", scores, sides, "; None: no score"))
     numbers = [
-        None if score is None else number("bad-score", f"scores[{i}]", score)
-        for i, score in enumerate(listed)
+        None if score is None else number("bad-score", f"scores[{i}]", score) for i, score in listed
     ]
     for i, score in enumerate(numbers):
         if score is not None and not math.isfinite(score):
@@ -189,16 +177,15 @@ def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float |
 
 
 def number(code: str, place: str, value: Any) -> float:
-    """A number as a float. Raises InvalidRound with this code if the value is not a number."""
+    """A number as a float. Raises InvalidRound with this code for anything else."""
     if not isinstance(value, Real):
         _reject(code, f"{place}: {value!r} is no number")
     return float(value)
 
 
 def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
-    """A time as RFC 3339 text. `place`: its name in the arguments. A text stays as it is, and is
-    validated later. Raises InvalidRound for a datetime without a zone, a text that is not ASCII, or
-    another type."""
+    """A time as RFC 3339 text, for the argument `place`. A text is validated later. Raises
+    InvalidRound for a datetime without a zone, a text that is not ASCII, or another type."""
     if isinstance(completed_at, str):
         if not completed_at.isascii():
             _reject("bad-time", f"{place}: {completed_at!r} is no RFC 3339 time")
@@ -211,13 +198,13 @@ def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
 
 
 def standings_of(
-    sides: GivenSides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
+    sides: Sides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
     seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
 ) -> list[Entry]:  # fmt: skip
     """The standings, in the order of the sides. Raises InvalidRound."""
-    n = len(sides.players)
+    n = len(sides)
     columns = (
-        sides.players, ranks_of(ranks, n), shares_of(shares, sides.players), seats_of(seats, n),
+        sides, ranks_of(ranks, n), shares_of(shares, sides), seats_of(seats, n),
         scores_of(scores, n),
     )  # fmt: skip
     return [
@@ -259,8 +246,7 @@ def _seed_kind(message: bytes) -> str:
 
 
 def record_of(offset: int, message: bytes) -> Record:
-    """A record with this message at this offset. Its time of receipt is infinite, so that the time
-    of its round is never rejected as too late."""
+    """A record with this message, received infinitely late: no time of a round is too far ahead."""
     kind = _seed_kind(message)
     headers = ((EVENT_TYPE, kind.encode()),) if kind else HEADERS
     return Record(0, offset, message, headers, received_s=math.inf)

@@ -1,9 +1,7 @@
-"""Draws ratings by Matplotlib, from the extra `lab`.
+"""Draws ratings by Matplotlib, from the extra `lab`: without it, all raise MissingExtra.
 
-Each function draws into the axes that it is given, or into those of a new figure, and returns them.
-So the caller can go on: add a line, change a title, save the figure. Colours are those of
-Matplotlib's present style, so dark styles suit, too. All functions raise MissingExtra without
-Matplotlib.
+Each function draws into the axes that it is given, or into those of a new figure, and returns them
+for the caller to go on. Colours are those of Matplotlib's present style, so dark styles suit, too.
 """
 
 from collections.abc import Sequence
@@ -21,29 +19,18 @@ if TYPE_CHECKING:
 
 Over = Literal["rounds", "time"]
 """Where the points of a player stand: at the number of the player's rounds, or at their time."""
-
-MOST_MARKED = 60
-"""The most rounds of a player whose points are marked. A longer line needs no marks."""
-
-MOST_NAMED = 3
-"""The most players that a title names."""
-
-LONGEST_NAME = 24
-"""The most characters of an id that are drawn. A longer id is cut."""
-
-OPACITY = 0.18
-"""The opacity of an area of uncertainty."""
-
-ROW_INCHES, AROUND_INCHES = 0.28, 1.2
-"""The height of a player's row on a board, and the height of all else of its figure."""
+MOST_MARKED = 60  # The most rounds of a player whose points are marked: a longer line needs none.
+MOST_NAMED = 3  # The most players that a title names.
+LONGEST_NAME = 24  # The most characters of an id that are drawn. A longer id is cut.
+OPACITY = 0.18  # The opacity of an area of uncertainty.
+ROW_INCHES, AROUND_INCHES = 0.28, 1.2  # The height of a row on a board, and of all else.
 
 
 def ratings(
     histories: Sequence[History], initial_sigma: float, over: Over, ax: "Axes | None"
 ) -> "Axes":
-    """Draw the rating of each of these players after each round, and the area mu ± sigma. The area
-    is left out if sigma never differs from that of newcomers, as with systems that do not change
-    it."""
+    """Draw the rating of each of these players after each round, and the area mu ± sigma, unless
+    sigma never differs from that of newcomers, as with systems that do not change it."""
     ax = ax or _new_axes((7.0, 4.0))
     names = [_label(each.player) for each in histories]
     labels = ["rating"] if len(names) == 1 else names
@@ -86,9 +73,8 @@ def _with_dates(ax: "Axes") -> None:
 
 
 def board(of: Leaderboard, players: int, initial_sigma: float, ax: "Axes | None") -> "Axes":
-    """Draw the players of a leaderboard, the best at the top: the rating of each, and mu ± sigma as
-    a line, unless it is left out as in `ratings`. `players`: the number of all players of the
-    ladder."""
+    """Draw a leaderboard, the best at the top: each rating, and mu ± sigma as a line, unless it is
+    left out as in `ratings`. `players`: how many the ladder has."""
     ax = ax or _new_axes((7.0, AROUND_INCHES + ROW_INCHES * max(len(of), 1)))
     row = np.arange(len(of))
     (rating,) = ax.plot(of.rating, row, "o", label="rating")
@@ -124,8 +110,8 @@ def _new_axes(inches: tuple[float, float]) -> "Axes":
 
 
 def _label(name: str) -> str:
-    """An id as Matplotlib should draw it: short, and without dollar signs that begin a formula.
-    A legend leaves out labels that begin with an underscore, so a space stands before it."""
+    """An id as Matplotlib should draw it: short, without dollar signs that begin a formula, and
+    with a space before an underscore, since a legend leaves out labels that begin with one."""
     text = shown(name)
     text = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
     text = text.replace("$", r"\$")

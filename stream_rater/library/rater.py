@@ -1,10 +1,8 @@
-"""A ladder's log: the rounds and the files that it has rated, in order; and the replay of the log.
+"""A ladder's log, which is the truth: the rounds and files that it has rated; and its replay.
 
 A correction changes rounds before it, so the ladder must read these again. The log stores single
-rounds and data frames as messages. It reads a file again, and the file must not have changed.
-
-The log is the truth. The unfinished replay of a failed call is discarded, and a new one is made
-from the log when it is next needed. So a call that raises changes nothing.
+rounds and data frames as messages. It reads a file again, which must not have changed. After a
+failed call a new replay is made from the log, so a call that raises changes nothing.
 """
 
 import io
@@ -30,6 +28,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
 from stream_rater.rounds import seed_records
+from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
@@ -40,34 +39,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNNAMED = "notebook"
-"""The id of a ladder until a file names another one."""
+UNNAMED = "notebook"  # The id of a ladder until a file names another one.
 
-WINDOW = Settings().duplicate_window
-"""The number of records within which a round id counts once, as in the service."""
+WINDOW = Settings().duplicate_window  # A round id counts once among so many records.
 
-MOST_REJECTED_LINES = 1000
-"""The largest number of rejected lines of a file that are stored."""
+MOST_REJECTED_LINES = 1000  # The largest number of rejected lines of a file that are stored.
 
 
 class RatedRounds:
-    """Rounds that a ladder rates in one call. Raises OSError if they cannot be read, and
-    BadConfiguration with a question about the columns of a table."""
+    """Rounds that a ladder rates in one call. To read them may raise OSError, and BadConfiguration
+    with a question about the columns of a table."""
 
     def __init__(self, path: Path | str, table: "Table | None") -> None:
-        self.path = path
-        """The name in messages."""
-        self.lines = 0 if table is None else len(table)
-        """The number of lines, once they were read to the end."""
-        self.table = table
-        """The table of the rounds, while it is rated for the first time."""
+        self.path = path  # The name in messages.
+        self.lines = 0 if table is None else len(table)  # Known once they were read to the end.
+        self.table = table  # The table of the rounds, while it is rated for the first time.
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "table": None}
-
-    def release(self) -> None:
-        """Free the table. If it is needed again, it is read again."""
-        self.table = None
 
     def records(self, first: int) -> Iterator[Record]:
         """Yield the rounds as records, with the first one at the offset `first`."""
@@ -78,8 +67,7 @@ class FileRounds(RatedRounds):
     """A file of rounds, in its state when this object was made."""
 
     def __init__(self, path: Path, reading: Reading = AS_FOUND, ladder: str = "") -> None:
-        """`reading`: how a table is to be read. `ladder`: that of a table that names none; empty:
-        the file's name."""
+        """`reading`: of a table. `ladder`: if the table names none; empty: the file's name."""
         self._path, self._reading, self._ladder = path, reading, ladder
         self._state = _state_of(path)
         if not is_table(path) and reading.given:
@@ -90,8 +78,7 @@ class FileRounds(RatedRounds):
         super().__init__(path, self._read() if is_table(path) else None)
 
     def records(self, first: int) -> Iterator[Record]:
-        """Yield the lines. Raises OSError if the file cannot be read, has changed, or holds no JSON
-        lines."""
+        """Raises OSError if the file cannot be read, has changed, or holds no JSON lines."""
         if _state_of(self._path) != self._state:
             raise OSError(
                 f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
@@ -119,8 +106,7 @@ class FileRounds(RatedRounds):
 
 
 class FrameRounds(RatedRounds):
-    """The rounds of a data frame, in the state of the frame when this object was made. They stay in
-    memory."""
+    """The rounds of a data frame, as it was when this object was made. They stay in memory."""
 
     def __init__(self, frame: Any, reading: Reading, ladder: str) -> None:
         """`ladder`: that of a table that names none."""
@@ -145,26 +131,20 @@ class RatedLog:
     """The sources of all rounds that were rated, each at its offset."""
 
     def __init__(self) -> None:
-        self.end = 0
-        """The offset of the next record."""
+        self.end = 0  # The offset of the next record.
         self._sources: list[tuple[int, bytes | RatedRounds]] = []
 
-    def add_round(self, message: bytes) -> None:
-        """Add a round that was rated."""
-        self._sources.append((self.end, message))
-        self.end += 1
-
-    def add_file(self, file: RatedRounds) -> None:
-        """Add a file that was rated to its end."""
-        self._sources.append((self.end, file))
-        self.end += file.lines
+    def add(self, source: bytes | RatedRounds) -> None:
+        """Add a round that was rated, or a file that was rated to its end."""
+        self._sources.append((self.end, source))
+        self.end += 1 if isinstance(source, bytes) else source.lines
 
     def renamed(self, ladder: str) -> "RatedLog":
         """A log with the same rounds on this ladder. This log must not have files."""
         copy = RatedLog()
         for _, source in self._sources:
             assert isinstance(source, bytes), "a file names its ladder"
-            copy.add_round(messages.renamed(source, ladder))
+            copy.add(messages.renamed(source, ladder))
         return copy
 
     def records(self) -> Iterator[Record]:
@@ -184,12 +164,9 @@ class _LogReplay:
     ) -> None:
         self.ladder = ladder
         self.edits: Edits = (verdicts or edited_log.NO_VERDICTS).of(ladder)
-        self.latest_s = 0
-        """The time of its latest round, seed or reset, Unix seconds; 0 before the first."""
-        self.are_duels = False
-        """Whether duels or rounds of teams were rated."""
-        self.begun = 0
-        """The number of beliefs that seeds and resets have changed."""
+        self.latest_s = 0  # The time of its latest round, seed or reset, Unix seconds.
+        self.are_duels = False  # Whether duels or rounds of teams were rated.
+        self.begun = 0  # The number of beliefs that seeds and resets have changed.
         self._empty = Pool(Ladder(rating=rating))
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
 
@@ -199,8 +176,8 @@ class _LogReplay:
         return self._replay.pools.get(self.ladder, self._empty)
 
     def feed(self, records: Sequence[Record]) -> tuple[edited_log.LogBatch, list[Rated]]:
-        """Rate the rounds in these records. Returns the batch of all records, and the rated rounds
-        of this ladder. Raises MissingVerdicts."""
+        """Rate the rounds in these records. Returns the batch of all, and the rated rounds of this
+        ladder. Raises MissingVerdicts."""
         batch = self._replay.feed(records)
         rated = [each for each in batch.rated if each.pool is self.pool]
         for each in rated:
@@ -219,14 +196,13 @@ class Rater:
     def __init__(self, rating: RatingConfig, *, chosen: bool = True) -> None:
         """`chosen`: whether somebody chose the system; if not, duels and teams are warned of."""
         self.rating, self._advises = rating, not chosen
-        self.ladder = UNNAMED
-        """The ladder's id."""
+        self.ladder = UNNAMED  # The ladder's id.
         self._is_named = False
         self._log = RatedLog()
         self._current: _LogReplay | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the replay, whose tables are valid only in this process."""
+        # The tables of a replay are valid only in this process.
         return {**vars(self), "_current": None}
 
     @property
@@ -263,12 +239,13 @@ class Rater:
 
     # --- one round ---
 
-    def check(self, message: bytes) -> None:
-        """Raise InvalidRound if the round in this message cannot be rated."""
-        try:
-            RoundDecoder(any_ladder(self.rating)).read(messages.record_of(0, message))
-        except Invalid as invalid:
-            raise messages.argument_error(invalid) from None
+    def decoded(self, message: bytes) -> RoundBatch:
+        """The round in this message. Raises InvalidRound if it cannot be rated."""
+        record = messages.record_of(self._log.end, message)
+        rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
+        if rejection is not None:
+            raise messages.argument_error(rejection)
+        return rounds
 
     def rate(self, message: bytes) -> Rated | None:
         """Rate a round of the ladder; None if it changes no rating. Raises InvalidRound."""
@@ -277,23 +254,19 @@ class Rater:
         self._current = work
         for _, invalid in batch.rejected:
             raise messages.argument_error(invalid)
-        self._log.add_round(message)
+        self._log.add(message)
         return rated[0] if rated else None
 
     def what_if(self, message: bytes) -> Rated | None:
         """What rating this round would give; None if nothing. Raises InvalidRound."""
         work = self.work
-        record = messages.record_of(self._log.end, message)
-        rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
-        if rejection is not None:
-            raise messages.argument_error(rejection)
-        return what_if(work.pool, work.edits, rounds)
+        return what_if(work.pool, work.edits, self.decoded(message))
 
     # --- seeds ---
 
     def seed(self, values: Iterable[bytes]) -> int:
-        """Apply seeds or resets of the ladder. Returns the number of players whose beliefs they
-        changed. One whose id was used before changes nothing. Raises InvalidRound."""
+        """Apply seeds or resets, and return how many players' beliefs they changed. One whose id
+        was used before changes nothing. Raises InvalidRound."""
         work, self._current = self.work, None
         before, taken = work.begun, list[bytes]()
         for value in values:
@@ -304,14 +277,13 @@ class Rater:
             taken.append(value)
         self._current = work
         for value in taken:
-            self._log.add_round(value)
+            self._log.add(value)
         return work.begun - before
 
     # --- the whole log again ---
 
     def histories(self, players: Sequence[str]) -> list[results.History]:
-        """The rounds of each of these players, who must have played. They are found by a replay of
-        the whole log, so the time is that of rating it."""
+        """The rounds of each of these players, who must have played, by a replay of the log."""
 
         def run(verdicts: edited_log.Verdicts | None) -> list[list[results.History]]:
             work = _LogReplay(self.ladder, self.rating, verdicts)
@@ -338,12 +310,8 @@ class Rater:
     def rate_file(
         self, path: Path, ladder: str | None, reading: Reading = AS_FOUND
     ) -> results.FileResult:
-        """Rate the rounds of a file, as its corrections edit them. `ladder`: the ladder whose
-        rounds are rated; None: all rounds are rated, and must be of one ladder. `reading`: how a
-        table is to be read.
-
-        Raises OSError if the file cannot be read, OtherLadder, and BadConfiguration with a question
-        about the columns of a table.
+        """Rate the rounds of a file, as its corrections edit them. `ladder`: whose rounds are
+        rated; None: all, which must be of one ladder. Raises OtherLadder, and as RatedRounds does.
         """
         own = ladder or (self.ladder if self._is_named else "")
         return self._rate_all(FileRounds(path, reading, own), ladder)
@@ -376,16 +344,16 @@ class Rater:
                 run, lambda: chain(log.records(), file.records(first)), any_ladder(self.rating),
                 WINDOW,
             )  # fmt: skip
-        log.add_file(file)
+        log.add(file)
         self._log, self._current = log, work
         self.ladder, self._is_named = name, self._is_named or tally.rounds + tally.seeds > 0
         result = tally.result()
-        file.release()
+        file.table = None  # if it is needed again, it is read again
         return result
 
     def _has_corrections(self, file: RatedRounds, tally: "_Tally") -> bool:
-        """Whether a file has corrections, which change rounds that were rated before. Raises the
-        errors that rating the file would raise, so that nothing has to be undone."""
+        """Whether a file has corrections, which change earlier rounds. Raises the errors that
+        rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(any_ladder(self.rating))
         for batch in edited_log.batches_of(file.records(tally.first)):
             if correction_indices(batch):
@@ -416,12 +384,8 @@ class _Tally:
     """Counts the rounds, rating changes and rejected lines of a file."""
 
     def __init__(self, file: RatedRounds, first: int, ladder: str, *, chosen: bool) -> None:
-        """`chosen`: whether rounds of other ladders are skipped; otherwise they are an error."""
-        self.first = first
-        """The offset of the file's first line."""
-        self._file = file
-        self._ladder = ladder
-        self._chosen = chosen
+        """`first`: the offset of the first line. `chosen`: skip other ladders' rounds, or raise."""
+        self.first, self._file, self._ladder, self._chosen = first, file, ladder, chosen
         self.begin()
 
     def begin(self) -> None:
@@ -472,7 +436,6 @@ class _Tally:
         return str(invalid if table is None else table.explained(invalid, self.first))
 
     def result(self) -> results.FileResult:
-        """The counts as the result of the file."""
         table = self._file.table
         return results.FileResult(
             str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,

@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 Side = str | Sequence[str]
 """A side of a round: the id of a player, or the ids of a team's members."""
-
 Shares = Sequence[float] | float | None
 """The part of the round that each member of a side played, in (0, 1]; None: the whole round."""
-
 Times = npt.NDArray[np.datetime64]
 """(n,) times in UTC, in whole seconds."""
-
 DID_NOT_FINISH = 0
 """The value in a column of ranks for a side that did not finish."""
 
@@ -110,7 +107,6 @@ class RoundResult(RatedRows):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         nothing = "" if len(self) else ", which taught nothing"
         return f"round {self.round_id}, {self.completed_at}{nothing}"
 
@@ -130,7 +126,6 @@ class History(RatedRows):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         return f"{self.player}: {len(self):,} round{'' if len(self) == 1 else 's'}"
 
 
@@ -155,7 +150,6 @@ class Players(Columns):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         return f"{len(self):,} player{'' if len(self) == 1 else 's'}"
 
 
@@ -202,7 +196,6 @@ class Prediction(Columns):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         draw = f", draw {self.draw:.3f}" if self.draw > 0.0 else ""
         return f"prediction for {len(self)} sides: quality {self.quality:.2f}{draw}"
 
@@ -233,7 +226,6 @@ class Calibration(Columns):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         return f"{self.sides.sum():,} sides by their probability to win"
 
 
@@ -261,7 +253,6 @@ class RefusedLines(Columns):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         return "rejected lines"
 
 
@@ -300,13 +291,10 @@ class FileResult:
         )
 
     def _repr_html_(self) -> str:
-        names = ("ladder", "rounds", "updates", "corrections", "other_rounds", "refused")
-        values = {name: getattr(self, name) for name in names}
-        texts = {
-            name: f"{it:,}" if isinstance(it, int) else shown(it) for name, it in values.items()
-        }
-        counts = html_fields(shown(self.path), texts)
-        return counts + (self.refused_lines._repr_html_() if self.refusals else "")
+        names = ("rounds", "updates", "corrections", "other_rounds", "refused")
+        counts = {name: f"{getattr(self, name):,}" for name in names}
+        table = html_fields(shown(self.path), {"ladder": shown(self.ladder), **counts})
+        return table + (self.refused_lines._repr_html_() if self.refusals else "")
 
 
 @dataclass(frozen=True)
@@ -368,7 +356,6 @@ class Tuning(Columns):
 
     @property
     def title(self) -> str:
-        """The line above the table."""
         return f"{self.system}: {self.verdict}"
 
 

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +19,7 @@ from stream_rater.rounds.seed_records import Scale, scale_of
 from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file, source_of_object
 from stream_rater.tables.reading import Reading, is_parquet
 
-GivenScale = str | tuple[float, float]
-"""The name of a scale, or the mu and sigma that a newcomer has there."""
+GivenScale = str | tuple[float, float]  # A name, or the mu and sigma of a newcomer there.
 
 
 def seed(
@@ -61,8 +59,7 @@ def reset(
     given = UNSET if mu is None else _finite("mu", mu)
     event = PlayerReset(
         event_type=RESET, ladder=rater.ladder, round_id=f"reset-{rater.end}",
-        at=_time(rater, at), player=player, sigma=_finite("sigma", sigma),
-        mu=given,
+        at=_time(rater, at), player=player, sigma=_finite("sigma", sigma), mu=given,
     )  # fmt: skip
     rater.seed([to_json(event)])
 
@@ -74,11 +71,10 @@ def _finite(name: str, value: float) -> float:
 
 
 def _scale(rater: Rater, given: GivenScale) -> Scale:
-    if isinstance(given, str):
-        return scale_of(given, rater.rating)
-    with suppress(TypeError, ValueError):
-        mu, sigma = given
-        return scale_of(f"{float(mu)!r},{float(sigma)!r}", rater.rating)
+    if not isinstance(given, str):
+        with suppress(TypeError, ValueError):
+            mu, sigma = given
+            return scale_of(f"{float(mu)!r},{float(sigma)!r}", rater.rating)
     return scale_of(str(given), rater.rating)
 
 
@@ -86,8 +82,7 @@ def _source(table: Any, reading: Reading) -> Any:
     if not isinstance(table, str | os.PathLike):
         return source_of_object(table)
     path = Path(table)
-    lines: Iterator[bytes] = iter(()) if is_parquet(path) else read_lines(path)
-    return source_of_file(path, lines, reading)
+    return source_of_file(path, iter(()) if is_parquet(path) else read_lines(path), reading)
 
 
 def _time(rater: Rater, given: datetime | str | None) -> str:

@@ -1,11 +1,8 @@
 """Columns of equal length that a notebook shows as a table.
 
-In data frames, ids are texts, times are timestamps in UTC, and an absent value is null. None of the
-packages of frames is needed for anything else, so each is imported when it is first used.
-
-In HTML all texts are escaped. Nothing has a colour of its own, and lines have that of the text, so
-a table suits light and dark notebooks. Styles stand at each element, because notebooks that are not
-trusted drop style sheets.
+The packages of data frames are needed for nothing else, so each is imported when it is first used.
+In HTML all texts are escaped. Nothing has a colour of its own, so a table suits light and dark
+notebooks. Styles stand at each element: notebooks that are not trusted drop style sheets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,8 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-SHOWN_ROWS = 20
-"""The number of rows that are shown of a longer table."""
+SHOWN_ROWS = 20  # The number of rows that are shown of a longer table.
 
 WHOLE = "overflow-x: auto; font-variant-numeric: tabular-nums"
 TABLE = "border-collapse: collapse; table-layout: auto; margin: 0"
@@ -36,9 +32,7 @@ HEADING = "border-bottom: 1px solid currentColor"
 NOTE = "opacity: 0.7; margin: 0.3em 0.8em"
 
 Column = npt.NDArray[Any]
-
-Objects = npt.NDArray[np.object_]
-"""(n,) Python values. A column of texts stores them unchanged."""
+Objects = npt.NDArray[np.object_]  # (n,) Python values. A column of texts stores them unchanged.
 
 
 def objects(values: list[Any]) -> Objects:
@@ -53,10 +47,8 @@ class Columns:
     DECIMALS: ClassVar[Mapping[str, int]] = {}
     """By name of a column of floats, the number of decimals that are shown; 1 for other columns."""
     ABSENT: ClassVar[Mapping[str, int]] = {}
-    """By name of a column of integers, the number that stands for an absent value. Rows and data
-    frames have None or null in its place."""
-    LEADING: ClassVar[Sequence[str]] = ()
-    """The names of the columns that come first."""
+    """By column of integers, what stands for an absent value: None or null in rows and frames."""
+    LEADING: ClassVar[Sequence[str]] = ()  # The names of the columns that come first.
 
     @property
     def title(self) -> str:
@@ -110,8 +102,7 @@ class Columns:
         return column == self.ABSENT[name] if name in self.ABSENT else None
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The table as a data frame of pandas, as in `to_arrow`. Raises MissingExtra if pandas is
-        not installed."""
+        """The table as a frame of pandas, as in `to_arrow`. Raises MissingExtra without pandas."""
         with own_package():
             import pandas as pd
 
@@ -128,8 +119,7 @@ class Columns:
         return pd.DataFrame({name: series(name, each) for name, each in self.columns().items()})
 
     def to_polars(self) -> "pl.DataFrame":
-        """The table as a data frame of Polars, as in `to_arrow`. Raises MissingExtra if Polars is
-        not installed."""
+        """The table as a frame of Polars, as in `to_arrow`. Raises MissingExtra without Polars."""
         with own_package():
             import polars as pl
 
@@ -149,7 +139,9 @@ class Columns:
     def __repr__(self) -> str:
         cells = [list(self.columns()), *self._cells()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = _lines(cells, widths, self._are_left())
+        sides = ["<" if left else ">" for left in self._are_left()]
+        line = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+        lines = [line.format(*row).rstrip() for row in cells]
         return "\n".join([shown(self.title), *lines, *self._hidden_rows()])
 
     def _repr_html_(self) -> str:
@@ -168,12 +160,11 @@ class Columns:
         return [column.dtype.kind in "OM" for column in self.columns().values()]
 
     def _cells(self) -> Iterator[list[str]]:
-        columns = self.columns()
         texts = (
             [self._text(name, each) for each in self._values(name, column[:SHOWN_ROWS])]
-            for name, column in columns.items()
+            for name, column in self.columns().items()
         )
-        return (list(row) for row in zip(*texts, strict=True))
+        return map(list, zip(*texts, strict=True))
 
     def _text(self, name: str, value: Any) -> str:
         if isinstance(value, float):
@@ -185,17 +176,6 @@ class Columns:
     def _hidden_rows(self) -> list[str]:
         left = len(self) - SHOWN_ROWS
         return [f"… and {left:,} more"] if left > 0 else []
-
-
-def _lines(cells: list[list[str]], widths: list[int], left: list[bool]) -> Iterator[str]:
-    """Yield the lines of a table. `cells`: the texts by row. `widths`: the width of each column.
-    `left`: whether each column is aligned to the left, otherwise to the right."""
-    for row in cells:
-        padded = (
-            text.ljust(width) if to_left else text.rjust(width)
-            for text, width, to_left in zip(row, widths, left, strict=True)
-        )
-        yield "  ".join(padded).rstrip()
 
 
 def _has_lists(column: Column) -> bool:
@@ -213,10 +193,7 @@ def _html(
     head = _row("th", headings, [f"{style}; {HEADING}" for style in styles])
     body = "".join(_row("td", row, styles) for row in rows)
     below = "".join(f'<p style="{NOTE}">{escape(note)}</p>' for note in notes)
-    return (
-        f'<div style="{WHOLE}"><table style="{TABLE}">{_caption(title)}<thead>{head}</thead>'
-        f"<tbody>{body}</tbody></table>{below}</div>"
-    )
+    return _whole(title, f"<thead>{head}</thead><tbody>{body}</tbody>", below)
 
 
 def html_fields(title: str, values: Mapping[str, str]) -> str:
@@ -227,14 +204,12 @@ def html_fields(title: str, values: Mapping[str, str]) -> str:
         f'<td style="{value}">{escape(text)}</td></tr>'
         for each, text in values.items()
     )
-    return (
-        f'<div style="{WHOLE}"><table style="{TABLE}">{_caption(title)}<tbody>{body}</tbody>'
-        "</table></div>"
-    )
+    return _whole(title, f"<tbody>{body}</tbody>")
 
 
-def _caption(title: str) -> str:
-    return f'<caption style="{CAPTION}">{escape(title)}</caption>'
+def _whole(title: str, rows: str, below: str = "") -> str:
+    table = f'<table style="{TABLE}"><caption style="{CAPTION}">{escape(title)}</caption>{rows}'
+    return f'<div style="{WHOLE}">{table}</table>{below}</div>'
 
 
 def _row(tag: str, cells: Iterable[str], styles: Sequence[str]) -> str:

@@ -1,8 +1,5 @@
 """The places where a log and what follows from it are: Kafka and Redis, a data file, or memory.
-
-`port` says what a place does; the other modules are the places. Whoever has settings gets the place
-that they name from `opened`, and need not know which one it is.
-"""
+`port` says what a place does. Who has settings gets the place that they name from `opened`."""
 
 import sqlite3
 from contextlib import closing, suppress
@@ -14,18 +11,15 @@ from stream_rater.index.log import FollowedLog
 from stream_rater.places.port import Place
 
 COMMAND_TIMEOUT_S = 30.0
-"""The time-out of a command's requests to a server. A command ends if a request fails, so it waits
-longer for a busy broker than a service does, which asks again."""
+"""The time-out of a command's requests. A command ends if one fails, so it waits longer for a busy
+broker than a service does, which asks again."""
 
 
 def place_of(
     settings: Settings, *, writes: bool = False, timeout_s: float = COMMAND_TIMEOUT_S
 ) -> Place:
     """The place that the settings name. Makes no request to a server, unless Redis is a cluster.
-
-    `writes`: whether the log or the ratings are written to. A data file is locked then, so that no
-    process rates by it. Raises Unusable or Denied.
-    """
+    `writes`: lock a data file, so that no process rates by it. Raises Unusable or Denied."""
     if settings.data:
         from stream_rater.places.file import FilePlace
 
@@ -36,8 +30,7 @@ def place_of(
 
 
 def opened(settings: Settings, *, writes: bool = False) -> "closing[Place]":
-    """The place that the settings name, which is closed at the end of the block. Arguments and
-    errors are those of `place_of`."""
+    """The same as `place_of`, closed at the end of the block."""
     return closing(place_of(settings, writes=writes))
 
 

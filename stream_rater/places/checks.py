@@ -1,5 +1,4 @@
-"""The checks that commands make of a place. The text of each error is one line, with the place and
-the cure."""
+"""The checks that commands make of a place. Each error is one line, with the place and the cure."""
 
 import math
 import sys
@@ -22,25 +21,13 @@ LOOK_S = 0.2  # The time between two looks at how far the workers are.
 def disagreement(
     place: Place, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
 ) -> str:
-    """Check the ladders file against the ladder events of all ladders, or of `only` this one.
-
-    Returns one line with the contradiction and the remedy; empty if there is none.
-
-    A worker with another file rates nothing. A command with another file would report differences
-    that do not exist, or show numbers that were never published.
-    """
-    history = ladders.by_table(ladders.history)
-    found = {
-        ladder: offset
-        for ladder in ladder_log.recorded
-        if only in (None, ladder)
-        and (
-            offset := ladder_history.first_contradiction(
-                history(ladder), ladder_log.in_force(ladder)
-            )
-        )
-        < math.inf
-    }
+    """How the ladders file contradicts the ladder events of all ladders, or of `only` this one, in
+    one line with the remedy; empty if it does not. With another file than the workers', a command
+    would report differences that do not exist, or show numbers that were never published."""
+    history, first = ladders.by_table(ladders.history), ladder_history.first_contradiction
+    some = [ladder for ladder in ladder_log.recorded if only in (None, ladder)]
+    offsets = {each: first(history(each), ladder_log.in_force(each)) for each in some}
+    found = {ladder: offset for ladder, offset in offsets.items() if offset < math.inf}
     if not found:
         return ""
     ladder, offset = next(iter(found.items()))
@@ -57,8 +44,8 @@ def disagreement(
 
 
 def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None) -> LadderLog:
-    """The ladder events of a place. Raises BadConfiguration if the ladders file is not that of the
-    workers, for all ladders, or for `only` this one. `outcome` ends the text of the error."""
+    """The ladder events of a place. Raises BadConfiguration, with the `outcome` at its end, if the
+    ladders file is not that of the workers, for all ladders or for `only` this one."""
     ladder_log = place.ladder_log()
     if why := disagreement(place, ladders, ladder_log, only):
         raise BadConfiguration(f"{why}: {outcome}")
@@ -66,8 +53,7 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
 
 
 def whole_seasons(standings: Standings) -> Standings:
-    """Yield records of past seasons. In the end, raise Failed if only a part of a season's
-    standings was among them."""
+    """Yield records of past seasons. In the end, raise Failed if one has only a part of them."""
     begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
     for message, time_ in standings:
         found = season_ended.record_of(message.key, message.value)
@@ -90,9 +76,8 @@ def still_behind(records: int) -> Failed:
 def wait_until_idle(
     looks: Iterator[tuple[int, int]], members: Callable[[str], int], wait_s: float
 ) -> None:
-    """Return once the workers have nothing left to do. `looks` yields how many records the
-    estimators and the updaters have left, `members` is the number of members of a group. Raises
-    Failed."""
+    """Return once the workers have nothing left to do. `looks` yields how many records estimators
+    and updaters have left, `members` counts the members of a group. Raises Failed."""
     deadline_s, announced = time.monotonic() + wait_s, False
     for to_estimate, to_apply in looks:
         left = to_estimate + to_apply

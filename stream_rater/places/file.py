@@ -13,12 +13,7 @@ from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 
-from stream_rater.adapters.kafka.envelopes import (
-    change_headers,
-    event_of,
-    rejected_message,
-    rejected_record,
-)
+from stream_rater.adapters.kafka import envelopes
 from stream_rater.adapters.sqlite import events, names, reading, season_file
 from stream_rater.adapters.sqlite.database import Database, check_window
 from stream_rater.adapters.sqlite.log import FileSubmitter, NewRound, SqliteLog
@@ -34,19 +29,10 @@ from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
 from stream_rater.index import folder
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.parts.schema import mark
-from stream_rater.pipeline.ports import (
-    EPOCH_BYTES,
-    UNFINISHED,
-    Application,
-    Event,
-    Position,
-    SourceCommit,
-    SourceTail,
-    Tails,
-)
 from stream_rater.places.checks import still_behind
-from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings
+from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings, event_record
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 
@@ -67,8 +53,7 @@ class FilePlace(reading.DataFile, Place):
     )
 
     def __init__(self, settings: Settings, path: Path, database: Database | None = None) -> None:
-        """Open the file to read it. `database`: the connection that writes to it, and ends with
-        this; None: nothing is written."""
+        """Open the file to read it. `database` writes to it, and ends with this; None: nothing."""
         super().__init__(path)
         self.settings, self._database = settings, database
         self.name = str(self.path)
@@ -76,12 +61,11 @@ class FilePlace(reading.DataFile, Place):
         self.notes = f"in {path}"
         self.blame = f"`stream-rater verify --data {self.path}` says whether the file was right"
         self._pruned_before: Sequence[int] = ()
-        """By shard, in a copy: the offset before which only the last event of each player is
-        kept."""
+        """By shard, in a copy: before this offset only the last event of each player is kept."""
 
     @classmethod
     def of(cls, settings: Settings, path: Path, *, writes: bool) -> "FilePlace":
-        """A data file. `writes`: whether to lock it."""
+        """A data file. `writes`: lock it."""
         database = Database.open_existing(path) if writes else None
         try:
             return cls(settings, path, database)
@@ -134,7 +118,7 @@ class FilePlace(reading.DataFile, Place):
     def events(self) -> Iterator[Record]:
         for shard in range(self.shards):
             for offset, event in self.all_events(shard):
-                yield Record(shard, offset, event.value, change_headers(event), key=event.key)
+                yield event_record(event, offset)
 
     def standings(self, *, whole: bool = True) -> Standings:
         return SeasonRows(self.path).all_records(whole=whole)
@@ -144,33 +128,30 @@ class FilePlace(reading.DataFile, Place):
         return SeasonRows(self.path, self.id).kept(ladder)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
-        """Yield events or rejections as they come, as the records that they would be on Kafka, and
-        None where none has come for a while. Of the oldest events, only the last one of each player
-        is kept."""
-        look = self._new_events if topic == CHANGED else self._new_rejections
-        nexts = [0] * self.shards if from_start else self.changed_ends()
-        last = 0 if from_start else self.last_rejection()
-        positions = nexts if topic == CHANGED else [last]
+        """Of the oldest events, only the last one of each player is kept."""
+        if topic == CHANGED:
+            look, nexts = self._new_events, self.changed_ends()
+        else:
+            look, nexts = self._new_rejections, [self.last_rejection() + 1]
+        nexts = [0] * len(nexts) if from_start else nexts
         while True:
             came = False
-            for record in look(positions):
-                came = True
+            for record in look(nexts):
+                came, nexts[record.partition] = True, record.offset + 1
                 yield record
             if not came:
                 self.await_change(LOOK_S)
                 yield None
 
-    def _new_events(self, nexts: list[int]) -> Iterator[Record]:
+    def _new_events(self, nexts: Sequence[int]) -> Iterator[Record]:
         for shard, first in enumerate(nexts):
             for offset, event in self.events_from(shard, first):
-                yield Record(shard, offset, event.value, change_headers(event), key=event.key)
-                nexts[shard] = offset + 1
+                yield event_record(event, offset)
 
-    def _new_rejections(self, last: list[int]) -> Iterator[Record]:
-        for number, rejection in self.rejections(last[0]):
-            message = rejected_message(rejection, ROUND_COMPLETED, LARGEST)
+    def _new_rejections(self, nexts: Sequence[int]) -> Iterator[Record]:
+        for number, rejection in self.rejections(nexts[0] - 1):
+            message = envelopes.rejected_message(rejection, ROUND_COMPLETED, LARGEST)
             yield Record(0, number, message["value"], message["headers"], key=message["key"])
-            last[0] = number
 
     def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
         """Their numbers count as offsets of one partition."""
@@ -179,12 +160,11 @@ class FilePlace(reading.DataFile, Place):
         while True:
             some = self.rejections(positions[0] - 1)
             positions[0] = some[-1][0] + 1 if some else positions[0]
-            yield [rejected_record(rejection) for _, rejection in some]
+            yield [envelopes.rejected_record(rejection) for _, rejection in some]
             if not some:
                 self.await_change(LOOK_S)
 
     def topic(self, topic: str) -> str:
-        """The path of the file."""
         return self.name
 
     def sections(self) -> Iterator[Section]:
@@ -215,7 +195,6 @@ class FilePlace(reading.DataFile, Place):
         )  # fmt: skip
 
     def check_settings(self) -> None:
-        """Raise BadConfiguration if the file was begun with another duplicate window."""
         check_window(self.path, self.meta("duplicate_window"), self.settings)
 
     def check_rated(self, ladder: str, wait_s: float) -> None:
@@ -245,11 +224,8 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def _frozen(self) -> Iterator["FilePlace"]:
-        """The file as it is at one instant, for as long as the block takes.
-
-        Of a large file this is a copy beside it, which is deleted at the end: a long transaction
-        would let the write-ahead log grow.
-        """
+        """The file as it is at one instant, for as long as the block takes. Of a large file this is
+        a copy beside it: a long transaction would let the write-ahead log grow."""
         if self._database is not None or sum(self.changed_ends()) <= reading.LARGE:
             with self.snapshot():
                 yield self
@@ -267,8 +243,7 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def copied_to(self, to: Path) -> Iterator["FilePlace"]:
-        """Within the block, a copy of the file at one instant. At its end the copy gets its
-        name."""
+        """Within the block, a copy of the file at one instant, which gets its name at the end."""
         with names.copying(to) as part:
             self.copy_to(part)
             with closing(FilePlace(self.settings, part)) as copy:
@@ -296,7 +271,6 @@ class FilePlace(reading.DataFile, Place):
     # --- appending ---
 
     def submitter(self, *, create: bool = True) -> FileSubmitter:
-        """Appends records, which are rated once `standalone` opens the file."""
         return FileSubmitter(self.database)
 
     @contextmanager
@@ -306,34 +280,31 @@ class FilePlace(reading.DataFile, Place):
             yield writer
 
     def append(self, records: Iterable[Record]) -> None:
-        """Append records to `round-completed`, with the times at which they were received."""
+        """They keep the times at which they were received."""
         self._log.submit_all([
             NewRound(each.partition, each.value, each.headers, each.received_s, each.key)
             for each in records
         ])  # fmt: skip
 
-    def publish(self, events: Iterable[Event]) -> None:
-        """Raises AssertionError: only a log that has lost records publishes in a rebuild."""
+    def publish(self, events: Iterable[ports.Event]) -> None:
         raise AssertionError("a file loses no records")
 
     def write_standings(self, messages: Standings) -> None:
-        """Write records of past seasons for a file that is to take the place of another one, and
-        whose name says so."""
+        """This file is to take the place of another one, and its name says so."""
         season_file.write_new(self.path, self.id, messages)
 
     def note(self, messages: Sequence[bytes]) -> None:
-        """Append ladder events."""
         self._log.write(messages)
 
     # --- a rebuild of the beliefs ---
 
-    def commits(self) -> Mapping[int, SourceCommit | None]:
+    def commits(self) -> Mapping[int, ports.SourceCommit | None]:
         found = self.committed(ESTIMATORS, self.partitions)
-        return {p: SourceCommit(offset, None) for p, offset in enumerate(found)}
+        return {p: ports.SourceCommit(offset, None) for p, offset in enumerate(found)}
 
-    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
         ends = self.ends()
-        return {p: SourceTail(ends[p], None) for p in offsets}
+        return {p: ports.SourceTail(ends[p], None) for p in offsets}
 
     def applied(self) -> Mapping[int, int | None]:
         return dict(enumerate(self.committed(UPDATERS, self.shards)))
@@ -341,7 +312,7 @@ class FilePlace(reading.DataFile, Place):
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
         return self.part_starts(), self.part_ends()
 
-    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
+    def commit_rounds(self, offsets: Mapping[int, int], tails: ports.Tails | None = None) -> None:
         self._commit(ESTIMATORS, offsets)
 
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
@@ -360,13 +331,11 @@ class FilePlace(reading.DataFile, Place):
             return {shard: log.append_part(shard, mark(self.shards)) for shard in shards}
 
     def ratings(self) -> str:
-        """The name of the file, if it has beliefs."""
         return self.name if self.count_beliefs() else ""
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
-        """Within the block, a copy of the file, which takes its place at the end. Raises Unusable
-        if another program reads the file."""
+        """The place is a copy. Raises Unusable if another program reads the file."""
         self._be_alone()
         self.check_settings()
         self.check_whole()
@@ -390,19 +359,22 @@ class FilePlace(reading.DataFile, Place):
         super().__init__(self.path)
 
     def begin_rebuild(self) -> bytes:
-        epoch = secrets.token_hex(EPOCH_BYTES).encode()
+        epoch = secrets.token_hex(ports.EPOCH_BYTES).encode()
         with self.database.write(StoreTrouble) as connection:
-            for table in ("beliefs", "recent"):
-                connection.execute(f"DELETE FROM {table}")
+            connection.execute("DELETE FROM beliefs")
+            connection.execute("DELETE FROM recent")
             for shard in range(self.shards):
-                set_position(connection, shard, Position(UNFINISHED, UNFINISHED, epoch=epoch))
+                set_position(
+                    connection,
+                    shard,
+                    ports.Position(ports.UNFINISHED, ports.UNFINISHED, epoch=epoch),
+                )
         return epoch
 
-    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+    def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         return {shard: self._store.apply(shard, each) for shard, each in applications.items()}
 
     def end_rebuild(self) -> None:
-        """Note the kernel version of the beliefs."""
         self.database.set_meta("kernel", KERNEL_VERSION)
 
     def heads(self, ladder: str) -> Mapping[str, bytes]:
@@ -415,13 +387,12 @@ class FilePlace(reading.DataFile, Place):
             raise BadConfiguration("--to and --delete-old are for Kafka: leave them out")
 
     def check_new(self, option: str, source: Place) -> None:
-        """Raise BadConfiguration: a log is moved to Kafka only."""
         raise BadConfiguration(f"{self.path}: a log is moved to Kafka and Redis only")
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        """Within the block, a new file, which takes the place of this one at the end. The index is
-        deleted then. Raises Unusable if another program reads this file, and BadConfiguration."""
+        """The index is deleted at the end. Raises Unusable if another program reads this file, and
+        BadConfiguration."""
         self._be_alone()
         self.check_settings()
         new, beside = names.real(self.path, names.NEW), names.index_path(self.path)
@@ -442,21 +413,19 @@ class FilePlace(reading.DataFile, Place):
             remove(new)
 
     def begin_copy(self, source: Place) -> None:
-        """Take over what is known of the old file."""
         assert isinstance(source, FilePlace), "a log is moved to Kafka only"
         for name in ("duplicate_window", "created_at"):
             self.database.set_meta(name, source.meta(name))
         self._pruned_before = source.changed_starts()
 
     def copy_events(self, records: Iterable[Record]) -> None:
-        """Write events, each with its offset."""
         for shard, own in groupby(records, lambda each: each.partition):
-            found = ((each.offset, event_of(each)) for each in own)
+            found = ((each.offset, envelopes.event_of(each)) for each in own)
             with self.database.write(LogTrouble) as connection:
                 events.restore(connection, shard, found, self._pruned_before[shard])
 
     def begin_parts(self, source: Place) -> None:
-        """Let the parts begin where those of the old file end."""
+        """The parts begin where those of the old file end."""
         _, ends = source.part_bounds()
         with self.database.write(LogTrouble) as connection:
             connection.executemany(
@@ -466,7 +435,6 @@ class FilePlace(reading.DataFile, Place):
         self.commit_parts(dict(enumerate(ends)))
 
     def mark_moved(self, where: str) -> None:
-        """Mark the file as moved: it never opens again."""
         self.database.mark_moved(where)
 
     def cures(self, target: Place) -> Cures:

@@ -8,10 +8,7 @@ from functools import cached_property, partial
 from msgspec import structs
 
 from stream_rater.adapters.kafka import reader, season_topic, topics
-from stream_rater.adapters.kafka.envelopes import (
-    change_headers,
-    next_offset_of,
-)
+from stream_rater.adapters.kafka.envelopes import next_offset_of
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import Copier, KafkaSubmitter, PartsProducer
 from stream_rater.adapters.kafka.topics import delete_topics
@@ -28,33 +25,20 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS, cloud_event_headers, shown
 from stream_rater.contract.record import ANY_OFFSET, Record, header
 from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
-from stream_rater.pipeline.ports import (
-    NO_PLAYERS,
-    Application,
-    Event,
-    SourceCommit,
-    SourceTail,
-    StoredShard,
-    Tails,
-)
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
-from stream_rater.places.generations import OUT_OF_REACH, check_free, check_sizes
-from stream_rater.places.kafka_sections import section_of
-from stream_rater.places.port import (
-    CHANGED,
-    NOTHING_WRITTEN,
-    Actions,
-    Beliefs,
-    Cures,
-    Place,
-    Section,
-    Standings,
+from stream_rater.places.kafka_topics import (
+    OUT_OF_REACH,
+    UnfinishedRounds,
+    check_free,
+    check_sizes,
+    section_of,
 )
-from stream_rater.places.unfinished import UnfinishedRounds
+from stream_rater.places.port import CHANGED, Actions, Beliefs, Cures, Place, Section, Standings
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of
@@ -81,7 +65,6 @@ class KafkaPlace(Place):
 
     @cached_property
     def store(self) -> RedisStore:
-        """Redis. Makes no request, unless it is a cluster."""
         return RedisStore(self.settings)
 
     @cached_property
@@ -201,14 +184,13 @@ class KafkaPlace(Place):
         return reader.follow_rejections(self.settings, topic, self._count(topic), positions)
 
     def topic(self, topic: str) -> str:
-        """The name of a topic."""
         return self.topics.changed if topic == CHANGED else self.topics.rejected
 
     def sections(self) -> Iterator[Section]:
         names = self.topics.names
         counts = dict(zip(names, self.admin.partitions_of(*names), strict=True))
         shards = range(counts[self.topics.parts])
-        stored = self.store.read(dict.fromkeys(shards, NO_PLAYERS))
+        stored = self.store.read(dict.fromkeys(shards, ports.NO_PLAYERS))
         applied = [stored[shard].position.applied for shard in shards]
         read_by = {self.topics.rounds: (ESTIMATORS, ()), self.topics.parts: (UPDATERS, applied)}
         for name in names:
@@ -233,7 +215,6 @@ class KafkaPlace(Place):
         )  # fmt: skip
 
     def check_ratings(self) -> None:
-        """Check that Redis is that of these topics and settings."""
         self._counts |= self.admin.check_topics()
         self.store.prepare()
         self.store.layout.check_stored(self._layout())
@@ -262,8 +243,7 @@ class KafkaPlace(Place):
         yield self
 
     def _left(self) -> Iterator[tuple[int, int]]:
-        """Yield, at each look, the number of offsets that are not rated, and of parts that are not
-        applied."""
+        """Yield, at each look, how many offsets are not rated, and how many parts not applied."""
         unfinished = UnfinishedRounds(self.settings, self.admin)
         while True:
             rounds = unfinished.look(dict(enumerate(self.ends())))
@@ -273,7 +253,6 @@ class KafkaPlace(Place):
             yield sum(map(len, rounds.values())), sum(map(len, parts.values()))
 
     def check_idle(self) -> None:
-        """Raise Failed if a worker is in the group of the estimators or of the updaters."""
         for group in (ESTIMATORS, UPDATERS):
             if members := self.admin.members(group):
                 raise Failed(
@@ -319,7 +298,7 @@ class KafkaPlace(Place):
         layout = {"shards": str(self.shards), "buckets": str(self.settings.buckets)}
         self.store.layout.check_stored(layout)
 
-    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
         return self.store.read(players)
 
     def beliefs(self) -> Beliefs:
@@ -340,12 +319,11 @@ class KafkaPlace(Place):
         return f"in Redis: shard {shard}, {size} bytes in the hash {shown(key)} ({encoding})"
 
     def checkpoint_actions(self, failed: Callable[[str], None] | None) -> Actions:
-        """How a correction job's effects on checkpoints are performed."""
         checkpoints = self.store.checkpoints
         found = {
+            **super().checkpoint_actions(None),
             correction_ports.Checkpoints: lambda e: checkpoints.heads(e.ladder),
             correction_ports.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
-            **NOTHING_WRITTEN,
         }
         if failed is not None:
             checkpoints.on_failure = failed
@@ -379,38 +357,29 @@ class KafkaPlace(Place):
     def append(self, records: Iterable[Record]) -> None:
         Copier(self.settings, self.topics.rounds).write(records)
 
-    def publish(self, events: Iterable[Event]) -> None:
-        Copier(self.settings, self.topics.changed).write(
-            Record(each.shard, ANY_OFFSET, each.value, change_headers(each), key=each.key)
-            for each in events
-        )
-
     def note(self, messages: Sequence[bytes]) -> None:
         self._notes.write(messages)
 
     def write_standings(self, messages: Standings) -> None:
-        topic, left = season_topic.topic_of(self.settings), iter(messages)
-        first = next(left, None)
-        if first is None:
+        if not (every := [*messages]):
             return
+        topic = season_topic.topic_of(self.settings)
         count = self.admin.partitions_if_any(topic) or self.admin.create_season_topic(topic)
-
-        def record(message: season_ended.Message, time_: str) -> Record:
+        records = list[Record]()
+        for message, time_ in every:
             found = season_ended.record_of(message.key, message.value)
             assert found is not None, "it is of the topic"
             headers = cloud_event_headers(message.key.decode(), message.kind, time_)
             partition = partition_of(found.ladder, count)
-            return Record(partition, ANY_OFFSET, message.value, headers, key=message.key)
-
-        records = (record(*each) for each in (first, *left))
+            records.append(Record(partition, ANY_OFFSET, message.value, headers, key=message.key))
         Copier(self.settings, topic).write(records)
 
     # --- a rebuild of the beliefs ---
 
-    def commits(self) -> Mapping[int, SourceCommit | None]:
+    def commits(self) -> Mapping[int, ports.SourceCommit | None]:
         return self.admin.source_commits(ESTIMATORS, self.topics.rounds, self.partitions)
 
-    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
         return reader.source_tails(self.settings, self.admin, offsets)
 
     def applied(self) -> Mapping[int, int | None]:
@@ -422,10 +391,8 @@ class KafkaPlace(Place):
         count = self._count(topic)
         return self.admin.starts(topic, count), self.admin.ends(topic, count)
 
-    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
-        if tails is None:
-            known = {p: offset for p, offset in offsets.items() if offset}
-            tails = {p: each.tail for p, each in self.tails(known).items()}
+    def commit_rounds(self, offsets: Mapping[int, int], tails: ports.Tails | None = None) -> None:
+        tails = self.tails_before(offsets) if tails is None else tails
         self.admin.commit(ESTIMATORS, self.topics.rounds, offsets, tails)
 
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
@@ -438,12 +405,11 @@ class KafkaPlace(Place):
         return dict(enumerate(producer.scatter([(s, mark(count)) for s in range(count)])))
 
     def ratings(self) -> str:
-        """What messages call Redis, if it has beliefs."""
         return "" if self.store.layout.is_empty() else "the store"
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
-        """Within the block, this place. Topics that do not exist are created before."""
+        """The place is this one. Topics that do not exist are created before."""
         self.admin.create_topics()
         self._counts |= self.admin.check_topics()
         self.store.prepare()
@@ -461,7 +427,7 @@ class KafkaPlace(Place):
     def begin_rebuild(self) -> bytes:
         return self.store.layout.begin_rebuild(self._count(self.topics.parts))
 
-    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+    def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         return self.store.apply(applications)
 
     def end_rebuild(self) -> None:
@@ -497,7 +463,6 @@ class KafkaPlace(Place):
         check_free(new.settings, new.admin, "--to", needed, "its old one")
 
     def check_new(self, option: str, source: Place) -> None:
-        """Raise BadConfiguration if the topics have records, or Redis has ratings."""
         needed = {self.topics.rounds: source.partitions}
         check_free(self.settings, self.admin, option, needed, source.name)
         self.store.prepare()
@@ -509,8 +474,7 @@ class KafkaPlace(Place):
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        """Within the block, the topics of another prefix beside the same Redis. Raises
-        LayoutMismatch if a rebuild is unfinished."""
+        """Raises LayoutMismatch if a rebuild is unfinished."""
         self.store.prepare()
         self.store.check_layout(self._layout())
         with closing(self._generation(prefix)) as new:
@@ -532,10 +496,6 @@ class KafkaPlace(Place):
         copies = (structs.replace(each, offset=ANY_OFFSET) for each in records)
         Copier(self.settings, self.topics.changed).write(copies)
 
-    def begin_parts(self, source: Place) -> None:
-        """Commit the first offset of each shard: there are no parts."""
-        self.commit_parts(dict.fromkeys(range(self._count(self.topics.parts)), 0))
-
     def drop_derived(self) -> None:
         self.drop_checkpoints()
         drop_index(self.settings)
@@ -545,7 +505,6 @@ class KafkaPlace(Place):
         self.store.layout.mark_unfinished()
 
     def mark_moved(self, where: str) -> None:
-        """Let workers refuse Redis."""
         self.store.layout.mark_moved(where)
 
     def cures(self, target: Place) -> Cures:
@@ -561,8 +520,7 @@ class KafkaPlace(Place):
     def retire(
         self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
     ) -> Iterator[str]:
-        """Write a tombstone for each of the player's keys to the old `rating-changed`. Then delete
-        the old topics, or say how to delete them."""
+        """Write tombstones to the old `rating-changed`, and delete the old topics, or say how."""
         tombstones = (Record(partition, ANY_OFFSET, None, key=key) for partition, key in keys)
         count = Copier(self.settings, self.topics.changed).write(tombstones)
         yield f"{self.topics.changed}: {counted(count, 'tombstone')} written for the player"

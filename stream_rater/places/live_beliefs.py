@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.contract.record import Player
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.places.checks import disagreement
@@ -18,7 +17,6 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 REFRESH_S = 1.0  # The time after which the ladder events and the partitions are looked at again.
-
 NOTHING_PUBLISHED: Mapping[str, int] = {}
 
 
@@ -44,11 +42,8 @@ class StaleBeliefs(Exception):
 
 
 class LiveBeliefs:
-    """Reads the workers' beliefs. It is for one thread.
-
-    Its methods raise LayoutMismatch if the store is not that of the workers, TopicMismatch,
-    LogTrouble, StoreTrouble or Denied.
-    """
+    """Reads the workers' beliefs. It is for one thread. The methods raise LayoutMismatch if the
+    store is not that of the workers, TopicMismatch, LogTrouble, StoreTrouble or Denied."""
 
     def __init__(
         self, ladders: Ladders, place: Place, clock: Callable[[], float] = time.monotonic
@@ -57,8 +52,7 @@ class LiveBeliefs:
         self._ladders, self._place, self._clock = ladders, place, clock
         self._ladder_log, self._until_s = LadderLog(), -1.0
         self._edits = EditsOfLadders()
-        self._ends: Sequence[int] = ()
-        """The end offset of each partition of `round-completed`, where the next round will be."""
+        self._ends: Sequence[int] = ()  # By partition, where the next round will be.
 
     def of(
         self, ladder: str, players: Sequence[str], time_s: int | None = None,
@@ -114,14 +108,10 @@ class LiveBeliefs:
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
         """The record of each player; None if there is none. Each shard is read at one instant."""
         found: dict[str, bytes | None] = {}
-        shard = shards_of(players, self._place.shards)
-        asked = {
-            int(number): [(ladder, players[i]) for i in np.flatnonzero(shard == number).tolist()]
-            for number in np.unique(shard)
-        }
-        stored = self._place.read(
-            {number: PlayerColumn.of(wanted) for number, wanted in asked.items()}
-        )
+        asked: dict[int, list[Player]] = {}
+        for player, number in zip(players, shards_of(players, self._place.shards), strict=True):
+            asked.setdefault(int(number), []).append((ladder, player))
+        stored = self._place.read({number: PlayerColumn.of(own) for number, own in asked.items()})
         self._place.check_layout()  # a rebuild with more shards may have ended before the read
         for number, wanted in asked.items():
             if stored[number].position.is_unfinished:

@@ -6,8 +6,9 @@ it does after any call (`on_write`).
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
-from stream_rater.adapters.kafka.envelopes import change_headers, event_of, rejected_record
+from stream_rater.adapters.kafka.envelopes import event_of, rejected_record
 from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -16,29 +17,11 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Record, checksum
 from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
-from stream_rater.pipeline.ports import (
-    REBUILT,
-    UNFINISHED,
-    Application,
-    Event,
-    Position,
-    SourceCommit,
-    SourceTail,
-    StoredShard,
-    Tails,
-)
 from stream_rater.places.checks import whole_seasons
-from stream_rater.places.port import (
-    Beliefs,
-    Cures,
-    Place,
-    SeasonWriter,
-    Section,
-    Standings,
-    Submitter,
-)
+from stream_rater.places.port import Beliefs, Cures, Place, Section, Standings, event_record
 from stream_rater.replay.log_reading import LogReader
 
 NO_SENDERS = "records are put into the log itself"
@@ -60,8 +43,7 @@ class MemoryPlace(Place):
         """`on_write` is called with the name of each method that writes, before it does."""
         self.log, self.store = log, store
         self.settings = Settings() if settings is None else settings
-        self.past: list[tuple[season_ended.Message, str]] = []
-        """The records of `season-ended`, with their times."""
+        self.past: list[tuple[season_ended.Message, str]] = []  # `season-ended`, with times.
         self.moved, self._on_write = "", on_write
         self._epochs = 0
 
@@ -98,9 +80,9 @@ class MemoryPlace(Place):
         return (each[each.start :] for each in self.log.parts)
 
     def events(self) -> Iterator[Record]:
-        for shard, events in enumerate(self.log.changed):
+        for events in self.log.changed:
             for offset, event in enumerate(events):
-                yield Record(shard, offset, event.value, change_headers(event), key=event.key)
+                yield event_record(event, offset)
 
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
@@ -176,12 +158,12 @@ class MemoryPlace(Place):
 
     # --- the beliefs ---
 
-    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
         return {shard: self.store.read(shard, wanted) for shard, wanted in players.items()}
 
     def beliefs(self) -> Beliefs:
         for shard in self.store.beliefs.values():
-            yield [each for each in shard.items() if each[0] != REBUILT]
+            yield [each for each in shard.items() if each[0] != ports.REBUILT]
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
         every = (player for batch in self.beliefs() for player, _ in batch)
@@ -198,23 +180,16 @@ class MemoryPlace(Place):
 
     # --- appending ---
 
-    def submitter(self, *, create: bool = True) -> Submitter:
+    def submitter(self, *, create: bool = True) -> NoReturn:
         raise AssertionError(NO_SENDERS)
 
-    @contextmanager
-    def season_writer(self, ladder: str, season: int) -> Iterator[SeasonWriter]:
+    def season_writer(self, ladder: str, season: int) -> NoReturn:
         raise AssertionError(NO_SENDERS)
-        yield
 
     def append(self, records: Iterable[Record]) -> None:
         self._on_write("append")
         for each in records:
             self.log.submit(each.partition, each.value, each.headers, each.received_s, each.key)
-
-    def publish(self, events: Iterable[Event]) -> None:
-        self._on_write("publish")
-        for each in events:
-            self.log.changed[each.shard].append(each)
 
     def note(self, messages: Sequence[bytes]) -> None:
         self._on_write("note")
@@ -226,19 +201,16 @@ class MemoryPlace(Place):
 
     # --- a rebuild of the beliefs ---
 
-    def commits(self) -> Mapping[int, SourceCommit | None]:
+    def commits(self) -> Mapping[int, ports.SourceCommit | None]:
         group = self.log.estimators
-        return {
-            p: SourceCommit(group.committed[p], group.tails.get(p)) if p in group.committed
-            else None
-            for p in range(self.partitions)
-        }  # fmt: skip
+        found = {p: ports.SourceCommit(at, group.tails.get(p)) for p, at in group.committed.items()}
+        return {p: found.get(p) for p in range(self.partitions)}
 
-    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
-        found = {}
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
+        ends, found = self.ends(), {}
         for p, offset in offsets.items():
-            before = self.log.rounds[p][offset - 1 : offset]
-            found[p] = SourceTail(self.ends()[p], checksum(before[0].value) if before else None)
+            tail = next((checksum(e.value) for e in self.log.rounds[p][offset - 1 : offset]), None)
+            found[p] = ports.SourceTail(ends[p], tail)
         return found
 
     def applied(self) -> Mapping[int, int | None]:
@@ -247,13 +219,10 @@ class MemoryPlace(Place):
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
         return [each.start for each in self.log.parts], [*map(len, self.log.parts)]
 
-    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
+    def commit_rounds(self, offsets: Mapping[int, int], tails: ports.Tails | None = None) -> None:
         self._on_write("commit_rounds")
-        if tails is None:
-            known = {p: offset for p, offset in offsets.items() if offset}
-            tails = {p: each.tail for p, each in self.tails(known).items()}
         self.log.estimators.committed |= offsets
-        self.log.estimators.tails |= tails
+        self.log.estimators.tails |= self.tails_before(offsets) if tails is None else tails
 
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
         self._on_write("commit_parts")
@@ -279,10 +248,12 @@ class MemoryPlace(Place):
         epoch = b"%d" % self._epochs
         self.store.beliefs.clear()
         for shard in range(self.shards):
-            self.store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
+            self.store.positions[shard] = ports.Position(
+                ports.UNFINISHED, ports.UNFINISHED, epoch=epoch
+            )
         return epoch
 
-    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+    def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         self._on_write("apply")
         return {shard: self.store.apply(shard, each) for shard, each in applications.items()}
 
@@ -305,9 +276,8 @@ class MemoryPlace(Place):
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        new = MemoryPlace(
-            Log(self.partitions, self.shards), self.store, self.settings, self._on_write
-        )
+        log = Log(self.partitions, self.shards)
+        new = MemoryPlace(log, self.store, self.settings, self._on_write)
         yield new
         new.end_rebuild()
         self.log, self.past = new.log, new.past
@@ -316,10 +286,9 @@ class MemoryPlace(Place):
         self._on_write("begin_copy")
 
     def copy_events(self, records: Iterable[Record]) -> None:
-        self.publish(map(event_of, records))
-
-    def begin_parts(self, source: Place) -> None:
-        self.commit_parts(dict.fromkeys(range(self.shards), 0))
+        self._on_write("copy_events")
+        for each in records:
+            self.log.changed[each.partition].append(event_of(each))
 
     def mark_moved(self, where: str) -> None:
         self._on_write("mark_moved")

@@ -15,57 +15,44 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from stream_rater.adapters.kafka.envelopes import Sender, change_headers
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import ANY_OFFSET, Player, Record
 from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import (
-    Application,
-    Event,
-    SourceCommit,
-    SourceTail,
-    StoredShard,
-    Tails,
-)
 from stream_rater.replay.log_reading import LogReader
 
 CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
-Actions = Mapping[type, Callable[[Any], Any]]
-"""By the type of an effect, a function that performs it."""
-NOTHING_WRITTEN: Actions = {
+Actions = Mapping[type, Callable[[Any], Any]]  # By the type of an effect, what performs it.
+NO_CHECKPOINTS: Actions = {
+    correction_ports.Checkpoints: lambda _: {},
+    correction_ports.ReadPiece: lambda _: None,
     correction_ports.WritePiece: lambda _: True,
     correction_ports.KeepCheckpoint: lambda _: True,
     correction_ports.DropCheckpoint: lambda _: True,
 }
-"""The effects of a correction job that writes no checkpoint, but may believe that it does."""
-NO_CHECKPOINTS: Actions = {
-    **NOTHING_WRITTEN,
-    correction_ports.Checkpoints: lambda _: {},
-    correction_ports.ReadPiece: lambda _: None,
-}
-"""The same of a job that reads none either."""
+"""Of a correction job that finds no checkpoint and writes none, but may believe that it does."""
 
 Beliefs = Iterator[list[tuple[Player, bytes]]]
 """Batches of players with their encoded beliefs. A player may come twice."""
-
 FailureHook = Callable[[str], None]  # Receives why something failed.
-
 Standings = Iterable[tuple[season_ended.Message, str]]
 """Records of `season-ended`, with their times (RFC 3339)."""
+Submitter = Sender  # Appends rounds, seeds and corrections to the log, as senders do.
 
 
 class Section(NamedTuple):
     """A part of what `inspect` says about a place."""
 
     title: str
-    columns: Mapping[str, Sequence[object]]
-    """By the name of a column, its value for each partition."""
+    columns: Mapping[str, Sequence[object]]  # By name, the value for each partition.
     rows: Sequence[int]  # The partitions that are shown.
     remarks: Sequence[str] = ()
 
@@ -78,39 +65,24 @@ class Cures(NamedTuple):
     retiring: str
 
 
-class Submitter(Protocol):
-    """Appends rounds, seeds and corrections to the log, as senders do."""
-
-    failures: list[str]  # Why records were not appended.
-    corrections: list[tuple[int, int]]
-    """Partition and offset of each seed, reset or correction, in order."""
-
-    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        """Append one round."""
-
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        """Append one record of this kind that is no round."""
-
-    def flush(self) -> None:
-        """Wait until the outcome of all records is known."""
-
-
 class SeasonWriter(Protocol):
     """Writes the standings of one season."""
 
     def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End every other writer of this season, if the place has no locks. Returns the marks of
-        the pages that are written, by the number of the page."""
+        """End every other writer of the season, without locks. Returns written pages by number."""
 
     def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
-        """Write a page in one transaction. After a Trouble it is unknown whether it is written:
-        begin again."""
+        """Write a page in one transaction. After a Trouble it may be written: begin again."""
+
+
+def event_record(event: ports.Event, offset: int = ANY_OFFSET) -> Record:
+    """An event as a record of `rating-changed`."""
+    return Record(event.shard, offset, event.value, change_headers(event), key=event.key)
 
 
 class Place(ABC):
     """A log and what follows from it. It is for one thread. The methods raise LogTrouble,
-    StoreTrouble, Denied, TopicMismatch, LayoutMismatch or Unusable, and say where they raise
-    more.
+    StoreTrouble, Denied, TopicMismatch, LayoutMismatch or Unusable, and say where they raise more.
 
     What is not abstract is so of a place without servers, and without another process that
     writes."""
@@ -119,8 +91,7 @@ class Place(ABC):
     name: str  # What messages call it.
     later: str  # When what is appended is rated, for the end of a message; empty if it is at once.
     notes: str  # Where its ladder events are, for the middle of a message.
-    keeps_offsets: bool
-    """Whether events that are copied to it keep their offsets, and so their shards."""
+    keeps_offsets: bool  # Whether events that are copied to it keep their offsets and shards.
     blame: str  # What was wrong if a replay does not compute its beliefs, in words.
     out_of_reach: str  # What an erasure here does not reach, in words.
 
@@ -171,8 +142,7 @@ class Place(ABC):
 
     @abstractmethod
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records of `round-completed` with offsets in [first, end): at least one, if there is
-        any."""
+        """Records of `round-completed` in [first, end): at least one, if there is any."""
 
     @abstractmethod
     def parts(self) -> Iterator[Sequence[Record]]:
@@ -180,8 +150,8 @@ class Place(ABC):
 
     @abstractmethod
     def events(self) -> Iterator[Record]:
-        """Yield the records of `rating-changed` that are kept. Those of each partition come in
-        order; a player's may be in several."""
+        """Yield the records of `rating-changed` that are kept, those of each partition in order; a
+        player's may be in several."""
 
     @abstractmethod
     def last_events(
@@ -205,8 +175,7 @@ class Place(ABC):
 
     @abstractmethod
     def standings(self, *, whole: bool = True) -> Standings:
-        """Yield the records of `season-ended`. `whole`: whether to raise Failed if only a part of a
-        season's standings is written."""
+        """Yield the records of `season-ended`. `whole`: raise Failed if a season is incomplete."""
 
     @abstractmethod
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
@@ -251,8 +220,7 @@ class Place(ABC):
         workers, or if a move to this place is unfinished."""
 
     def check_complete(self) -> None:
-        """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
-        ratings."""
+        """Raise Failed if rounds were deleted: a replay of the others would give other ratings."""
         for partition, start in enumerate(self.starts()):
             if start > 0:
                 raise Failed(
@@ -267,8 +235,7 @@ class Place(ABC):
 
     @abstractmethod
     def check_rated(self, ladder: str, wait_s: float) -> None:
-        """Wait until all that is in a ladder's partition now is rated. Raises Failed if that takes
-        too long."""
+        """Wait until all that a ladder's partition has now is rated. Raises Failed if too long."""
 
     @abstractmethod
     def at_rest(self, wait_s: float) -> "AbstractContextManager[Place]":
@@ -281,12 +248,10 @@ class Place(ABC):
 
     @abstractmethod
     def check_finished(self) -> Sequence[int]:
-        """The end of each partition of the rounds. Raises Failed if something of the log is not
-        rated, not applied or not kept."""
+        """The end of each partition of the rounds. Raises Failed unless all is rated and kept."""
 
     def check_unchanged(self, ends: Sequence[int]) -> None:
-        """Raise Failed if a worker has started, or a record has come since the rounds had these
-        ends."""
+        """Raise Failed if a worker has started, or a record has come behind these ends."""
 
     # --- the beliefs ---
 
@@ -294,13 +259,11 @@ class Place(ABC):
         """Look again at the numbers of partitions and shards, and check the layout."""
 
     def check_layout(self) -> None:
-        """Raise LayoutMismatch if the ratings are not those of the workers, or are divided among
-        other shards."""
+        """Raise LayoutMismatch if the ratings are not the workers', or have other shards."""
 
     @abstractmethod
-    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
-        """The position and the players' records of each shard. Each shard is read at one
-        instant."""
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
+        """The position and the players' records of each shard, each shard at one instant."""
 
     @abstractmethod
     def beliefs(self) -> Beliefs:
@@ -323,9 +286,8 @@ class Place(ABC):
         """Where a belief of so many bytes is, in words."""
 
     def checkpoint_actions(self, failed: FailureHook | None) -> Actions:
-        """By the type of an effect of a correction job on checkpoints, a function that performs
-        it. `failed` receives why one could not be written. None: nothing is written, and the job
-        may believe that it is."""
+        """What performs the effects of a correction job on checkpoints. `failed` receives why one
+        could not be written; None: nothing is written, and the job may believe that it is."""
         return NO_CHECKPOINTS
 
     # --- appending ---
@@ -343,9 +305,9 @@ class Place(ABC):
         """Append records to `round-completed`, each at its offset, unless that is ANY_OFFSET. They
         are in the log when this returns."""
 
-    @abstractmethod
-    def publish(self, events: Iterable[Event]) -> None:
+    def publish(self, events: Iterable[ports.Event]) -> None:
         """Append events to `rating-changed`."""
+        self.copy_events(map(event_record, events))
 
     @abstractmethod
     def note(self, messages: Sequence[bytes]) -> None:
@@ -358,12 +320,17 @@ class Place(ABC):
     # --- a rebuild of the beliefs ---
 
     @abstractmethod
-    def commits(self) -> Mapping[int, SourceCommit | None]:
+    def commits(self) -> Mapping[int, ports.SourceCommit | None]:
         """By partition of the rounds, what the estimators have committed."""
 
     @abstractmethod
-    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+    def tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
         """By partition of the rounds, its end, and the checksum of the record before an offset."""
+
+    def tails_before(self, offsets: Mapping[int, int]) -> ports.Tails:
+        """By partition of the rounds, the checksum of the record before an offset that is not 0."""
+        known = {p: offset for p, offset in offsets.items() if offset}
+        return {p: each.tail for p, each in self.tails(known).items()}
 
     @abstractmethod
     def applied(self) -> Mapping[int, int | None]:
@@ -374,7 +341,7 @@ class Place(ABC):
         """The first offset of each shard's parts, and the end."""
 
     @abstractmethod
-    def commit_rounds(self, offsets: Mapping[int, int], tails: Tails | None = None) -> None:
+    def commit_rounds(self, offsets: Mapping[int, int], tails: ports.Tails | None = None) -> None:
         """Commit offsets of the estimators with these checksums; None: those of the log."""
 
     @abstractmethod
@@ -383,8 +350,8 @@ class Place(ABC):
 
     @abstractmethod
     def write_marks(self) -> dict[int, int]:
-        """Write a mark of a rebuild to each shard's parts. Returns the mark's offset by shard. From
-        now on, workers refuse the beliefs as they were, and any copy of them."""
+        """Write a mark of a rebuild to each shard's parts, and return its offset by shard. From now
+        on, workers refuse the beliefs as they were, and any copy of them."""
 
     @abstractmethod
     def ratings(self) -> str:
@@ -402,7 +369,7 @@ class Place(ABC):
         """Mark the beliefs as unfinished, and delete them. Returns the epoch that begins here."""
 
     @abstractmethod
-    def apply(self, applications: Mapping[int, Application]) -> Mapping[int, bool]:
+    def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         """Write beliefs by compare-and-set; by shard, whether they were written."""
 
     @abstractmethod
@@ -424,8 +391,7 @@ class Place(ABC):
 
     @abstractmethod
     def check_new(self, option: str, source: "Place") -> None:
-        """Raise BadConfiguration if something is here already. `option`: what names another place.
-        `source`: what is to be copied here."""
+        """Raise BadConfiguration if `source` cannot come here. `option` names another place."""
 
     @abstractmethod
     def successor(self, prefix: str) -> "AbstractContextManager[Place]":
@@ -441,13 +407,12 @@ class Place(ABC):
     def copy_events(self, records: Iterable[Record]) -> None:
         """Append records to `rating-changed`."""
 
-    @abstractmethod
     def begin_parts(self, source: "Place") -> None:
         """Commit offsets of the updaters behind which no part is pending."""
+        self.commit_parts(dict.fromkeys(range(self.shards), 0))
 
     def drop_derived(self) -> None:
-        """Delete what was made from the beliefs before: checkpoints, and an index of an older
-        release."""
+        """Delete what was made from the beliefs: checkpoints, and an index of an older release."""
         self.drop_checkpoints()
 
     def end_copy(self) -> None:
@@ -464,7 +429,6 @@ class Place(ABC):
     def retire(
         self, target: "Place", keys: Iterable[tuple[int, bytes | None]], *, delete: bool
     ) -> Iterator[str]:
-        """Give the old log up, of which `target` is the erased copy. Yields lines about it. `keys`:
-        the partition and the key of each event of the player. `delete`: whether old topics are
-        deleted now."""
+        """Give the old log up, of which `target` is the erased copy, and yield lines about it.
+        `keys`: partition and key of each event of the player. `delete`: old topics are deleted."""
         return iter(())

@@ -1,10 +1,6 @@
-"""The read side: an index of the events in `rating-changed`, and the API that answers from it.
+"""The read side: the API that answers from an index of the events in `rating-changed`.
 
-- `routes` is the table of all questions that HTTP can ask. `bodies` has the types of the
-  bodies of requests and answers.
-- `questions` answers from the index, with `predicting`. `http.beliefs` answers from the workers'
-  whole beliefs, with `explaining`.
-- `entries` is what the index stores. `index` writes and reads it in Redis.
-- `http` is the API itself: its application, limits, stream of events and page.
-- `service` is the process.
+`routes` is the table of its operations, and `bodies` has their types. `questions` answers from the
+index, with `predicting`; `http.beliefs` from the workers' whole beliefs, with `explaining`. `door`
+takes rounds and corrections, `http` is the API itself, and `service` the process.
 """

@@ -1,5 +1,4 @@
-"""The types of the bodies of requests and answers. The OpenAPI document is made from them, and the
-docstrings of their classes appear in it as descriptions.
+"""The bodies of requests and answers. The OpenAPI document has the docstrings of their classes.
 
 The numbers of a player equal those of the player's newest event, bit for bit.
 """
@@ -19,8 +18,7 @@ MOST_PAIRED = 50  # The most sides of a round for which an answer has the probab
 MOST_BALANCED = 100  # The most players to divide into even teams.
 MOST_ROWS = 1000  # The most rows of a page.
 MOST_BODY_BYTES = 512 * 1024
-"""The most bytes of a request's body. A body with 1,000 ids of 128 bytes fits, even if all
-characters outside ASCII are escaped."""
+"""The most bytes of a request's body. 1,000 ids of 128 bytes fit, even with all escaped."""
 
 # `max_length` counts characters. A longer id in bytes passes, but no player has it.
 PlayerId = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, description="Id of a player")]
@@ -48,9 +46,7 @@ class LadderList(Answer, frozen=True, kw_only=True):
 class Bin(Answer, frozen=True, kw_only=True):
     """A bin of the histogram of displayed ratings."""
 
-    at_least: int
-    """The lower end of the bin. The bin has the ratings from `at_least` to before `below`, where
-    the next bin begins."""
+    at_least: int  # The lower end of the bin, which has the ratings from it to before `below`.
     below: int
     players: int
 
@@ -60,11 +56,9 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
 
     ladder: str
     players: int  # The number of players with at least one counted round.
-    listed: int
-    """The number of players on the leaderboard, which lists those who are not provisional."""
+    listed: int  # The number of players on the leaderboard: without views, not the provisional.
     season: int | None
-    offset: int | None
-    """The offset in `round-completed` of the last round or correction that changed a rating."""
+    offset: int | None  # That of the last round or correction that changed a rating.
     completed_at: str | None
     rating: RatingConfig  # The rating parameters, as in a ladders file.
     distribution: list[Bin]  # The histogram of the displayed ratings of listed players.
@@ -86,35 +80,29 @@ class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a 
     provisional: bool
     completed_at: str | None  # The time when the last round was completed; null for a newcomer.
     offset: int | None  # The offset in `round-completed` of the last change of the player.
-    season: int | None
-    """The season of the player's last event. A newer season takes effect with the next event."""
-    tier: TierName = UNSET
-    """The tier. It is null if the player is not listed, and left out if the ladder has no tiers."""
+    season: int | None  # That of the last event: a newer one takes effect with the next event.
+    tier: TierName = UNSET  # Null if the player is not listed; left out without tiers.
     previous_tier: TierName = UNSET
-    """The tier before the player's last event; null if the player is not listed, or was not listed
-    then. It is left out if the ladder has no tiers."""
+    """The tier before the last event; null if the player is not listed, or was not listed then. It
+    is left out if the ladder has no tiers."""
 
 
 class Unlisted(Answer, frozen=True, kw_only=True):
     """The first rule that keeps a player off the leaderboard."""
 
     rule: Rule
-    value: float
-    """The player's number of rounds, the days since the last round, or the sigma of today."""
-    bound: float
-    """The fewest rounds, the days from which on nobody is listed, or the greatest sigma."""
+    value: float  # The number of rounds, the days since the last round, or the sigma of today.
+    bound: float  # The fewest rounds, the days from which on nobody is listed, or most sigma.
 
 
 class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
     """A player with the player's rank and percentile on the leaderboard."""
 
-    rank: int | None
-    """The rank, from 1, the best. Players of equal rating share a rank. It is null if the player is
-    not listed."""
+    rank: int | None  # From 1, the best, shared at equal ratings; null if not listed.
     listed: int  # The number of listed players.
     percentile: float | None
-    """The number of other listed players who are not better, in per cent of all listed players. It
-    is null if the player is not listed."""
+    """How many other listed players are not better, in per cent of all listed; null if the player
+    is not listed."""
     unlisted: Unlisted | None  # Why the player is not listed; null if the player is listed.
 
 
@@ -151,8 +139,7 @@ class HistoryAnswer(Answer, frozen=True, kw_only=True):
 
     player: str
     changes: list[ChangeAnswer]
-    next: int | None
-    """The offset to give as `before` to get the next page; null if no older changes are stored."""
+    next: int | None  # The `before` of the next page; null if no older changes are stored.
 
 
 # --- the leaderboard ---
@@ -164,13 +151,10 @@ class Row(Answer, frozen=True, kw_only=True):
     rank: int
     player: str
     rating: float
-    tier: TierName = UNSET  # The tier. It is left out if the ladder has no tiers.
+    tier: TierName = UNSET  # As in PlayerAnswer, like the next one.
     previous_tier: TierName = UNSET
-    """The tier before the player's last event; null if the player was not listed then. It is left
-    out if the ladder has no tiers."""
     percentile: float | UnsetType = UNSET
-    """The number of other listed players who are not better, in per cent of all listed players. It
-    is left out unless the ladder's listing has `display = "percentile"`."""
+    """As in RankedPlayer; left out unless the ladder's listing has `display = "percentile"`."""
 
 
 class PageAnswer(Answer, frozen=True, kw_only=True):
@@ -188,15 +172,13 @@ class SeasonAnswer(Answer, frozen=True, kw_only=True):
     """A season of a ladder."""
 
     season: int  # The number of the season; 0 for the time before the first season.
-    started_at: str | None
-    """When it started; null if that is not known, and for the time before the first season."""
+    started_at: str | None  # Null if not known, and for the time before the first season.
     ended_at: str | None  # When the next season started; null if that is not known.
-    players: int | None
-    """The number of players who had a counted round when it ended; null if that is not known."""
+    players: int | None  # Those who had a counted round when it ended; null if not known.
     listed: int | None  # The number of players in the standings; null if they are not kept.
     standings: Literal["kept", "not-written", "season-runs"]
-    """Whether the standings are kept. `not-written`: the season has ended, and the job that keeps
-    the standings has not run yet. `season-runs`: the season has not ended."""
+    """Whether they are kept. `not-written`: the season has ended, and the job that keeps them has
+    not run yet. `season-runs`: the season has not ended."""
 
 
 class SeasonList(Answer, frozen=True, kw_only=True):
@@ -212,8 +194,7 @@ class SeasonRow(Answer, frozen=True, kw_only=True):
     rank: int
     player: str
     rating: float  # The displayed rating at the end of the season.
-    percentile: float
-    """The number of other listed players who were not better, in per cent of all listed players."""
+    percentile: float  # How many other listed players were not better, in per cent of all.
     tier: str | None  # The tier of the rating, without hysteresis; null if the ladder has no tiers.
     rounds: int  # The number of counted rounds, over all seasons.
 
@@ -232,10 +213,7 @@ class SeasonPageAnswer(Answer, frozen=True, kw_only=True):
 # --- predictions ---
 
 Share = Annotated[float, Meta(ge=1e-6, le=1.0)]
-
-
 Rank = Annotated[int, Meta(ge=1, le=MAX_RANK)]
-
 Seat = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, pattern="^[ -~]*$")]
 
 
@@ -244,11 +222,9 @@ class SideQuestion(Question, frozen=True, kw_only=True):
 
     players: Annotated[list[PlayerId], Meta(min_length=1, max_length=MOST_PLAYERS)]
     shares: list[Share] | None = None
-    """The part of the round that each player will play, from 1e-6 to 1. Without it, each plays the
-    whole round."""
+    """The part of the round that each will play, from 1e-6 to 1; without it, the whole round."""
     seat: Seat | None = None
-    """The place from which the side plays, such as `home`. It counts if the ladder has points for
-    it."""
+    """The place from which it plays, such as `home`. It counts if the ladder has points for it."""
 
 
 class PredictQuestion(Question, frozen=True, kw_only=True):
@@ -256,8 +232,7 @@ class PredictQuestion(Question, frozen=True, kw_only=True):
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    """The factor by which the variance of every side's performance is multiplied. Use more than 1
-    if predictions are too certain."""
+    """Multiplies the variance of every performance: more than 1 if predictions are too certain."""
 
 
 class BalanceQuestion(Question, frozen=True, kw_only=True):
@@ -272,19 +247,15 @@ class SideAnswer(Answer, frozen=True, kw_only=True):
 
     players: list[str]
     win: float  # The probability that the side is better than all others.
-    expected_rank: float
-    """The mean of the side's predicted rank. Sides that draw share the mean of their ranks."""
+    expected_rank: float  # The mean predicted rank. Sides that draw share the mean of theirs.
 
 
 class PredictAnswer(Answer, frozen=True, kw_only=True):
     """The prediction of a round."""
 
     sides: list[SideAnswer]
-    draw: float
-    """The probability that no side is better than all others; 0 on ladders without draws."""
-    quality: float
-    """A measure of how even the round is, from 0 (the winner is certain) to 1 (all sides are
-    equally likely to win)."""
+    draw: float  # The probability that no side is best alone; 0 on ladders without draws.
+    quality: float  # From 0, the winner is certain, to 1, all sides are equally likely to win.
     pairwise: list[list[float]] | None
     """The probability that the side of the row is better than that of the column; 0 on the
     diagonal. It is null if there are more than 50 sides."""
@@ -299,12 +270,10 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
     """The rank of each side; null for a side that did not finish."""
-    scores: list[float | None] | None = None
-    """The score of each side; null for a side without one. They count if the ladder uses scores."""
+    scores: list[float | None] | None = None  # Of each side; they count if the ladder uses scores.
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
     performance_ceiling: float | None = None
-    completed_at: str | None = None
-    """The time when the round would be completed (RFC 3339). Without it, it is the present time."""
+    completed_at: str | None = None  # When it would be completed (RFC 3339); by default, now.
 
 
 class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
@@ -332,15 +301,11 @@ class WhatIfAnswer(Answer, frozen=True, kw_only=True):
 class FactorAnswer(Answer, frozen=True, kw_only=True):
     """One factor of the belief about a player: the Gaussian or a performance."""
 
-    at: float
-    """The rating that the factor pulls toward: a performance, or the center of the Gaussian."""
+    at: float  # What the factor pulls toward: a performance, or the center of the Gaussian.
     weight: float  # The factor's share of the total weight, from 0 to 1.
-    pull: float
-    """The points by which the factor moves the rating, to first order. All pulls add up to 0 at
-    mu."""
+    pull: float  # How many points it moves the rating, to first order. They add up to 0 at mu.
     rounds: list[str]
-    """The ids of the rounds that the performance may come from, among those in the player's history
-    in the index."""
+    """The ids of the rounds in the player's history that the performance may come from."""
 
 
 class ExplainAnswer(Answer, frozen=True, kw_only=True):
@@ -352,9 +317,7 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     rating: float
     rounds: int
     offset: int  # The offset in `round-completed` of the last change of the player.
-    gaussian: FactorAnswer
-    """The factor of the initial belief and of the rounds whose performances are not stored
-    separately."""
+    gaussian: FactorAnswer  # Of the initial belief and of rounds without a stored performance.
     performances: list[FactorAnswer]
     """The performances of single rounds, and of several rounds stored as one, by decreasing weight.
     Systems that store only mu and sigma have none."""
@@ -372,21 +335,17 @@ class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
     shares: list[float] | None = None  # The part of the round that each member played.
     rank: Rank | None = None  # The rank, from 1, the best. Equal ranks are ties.
     dnf: bool = False  # Whether the entry did not finish. Then it needs no rank.
-    seat: str | None = None
-    """The place from which the entry played, such as `home`: 1 to 8 printable characters of
-    ASCII."""
+    seat: str | None = None  # Such as `home`: 1 to 8 printable characters of ASCII.
     score: float | None = None  # What the entry scored. The rank decides the order.
 
 
 class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     """A round, as in the topic `round-completed`. See the list of its fields in the reference."""
 
-    round_id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES)]
-    """The id of the round. A round with the same id is not counted again."""
+    round_id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES)]  # It counts once.
     completed_at: str  # The time of completion (RFC 3339, with a zone).
     standings: Annotated[list[EntryReport], Meta(min_length=2)]
-    ladder: str | msgspec.UnsetType = msgspec.UNSET
-    """The ladder. It may be left out if the path has it."""
+    ladder: str | UnsetType = UNSET  # It may be left out if the path has it.
     weight: float = 1.0
     performance_ceiling: float | None = None
 
@@ -406,17 +365,14 @@ class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
     event_type: str
     """The kind: `round-voided`, `round-amended`, `player-removed`, `player-merged`,
     `season-started`, `corrections-applied`, `players-seeded` or `player-reset`."""
-    ladder: str | msgspec.UnsetType = msgspec.UNSET
-    """The ladder. It may be left out, because the path has it."""
-    round_id: str | msgspec.UnsetType = msgspec.UNSET
-    player: str | msgspec.UnsetType = msgspec.UNSET
-    reason: str | msgspec.UnsetType = msgspec.UNSET
-    players: list[SeededReport] | msgspec.UnsetType = msgspec.UNSET
-    """Of a seed: the players, at most 5,000."""
-    at: str | msgspec.UnsetType = msgspec.UNSET
-    """Of a seed or a reset: the time from which on the rating counts (RFC 3339, with a zone)."""
-    sigma: float | msgspec.UnsetType = msgspec.UNSET
-    mu: float | msgspec.UnsetType = msgspec.UNSET
+    ladder: str | UnsetType = UNSET  # It may be left out, because the path has it.
+    round_id: str | UnsetType = UNSET
+    player: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    players: list[SeededReport] | UnsetType = UNSET  # Of a seed: the players, at most 5,000.
+    at: str | UnsetType = UNSET  # Of a seed or a reset: from when on it counts (RFC 3339, a zone).
+    sigma: float | UnsetType = UNSET
+    mu: float | UnsetType = UNSET
 
 
 class RoundTaken(Answer, frozen=True, kw_only=True):
@@ -424,9 +380,8 @@ class RoundTaken(Answer, frozen=True, kw_only=True):
 
     ladder: str | None
     round_id: str | None  # The ladder and the id; null if the round was refused.
-    partition: int | None
+    partition: int | None  # The place in `round-completed`; null if the round was not valid.
     offset: int | None
-    """The place of the record in `round-completed`; null if the round was not valid."""
     status: int
     """The HTTP status that the round would have by itself: 202 if it is stored for good, also if it
     was sent before. It is no verdict yet: ask for the state of the round."""
@@ -478,12 +433,10 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
     offset: int  # The place of the record in `round-completed`.
     code: str | None  # The error code of a round that the workers rejected.
     detail: str | None  # Why it was rejected, with the place of the mistake.
-    changes: list[RoundChange]
-    """The change of each player, once the round is rated. A round that changes no rating has
-    none."""
+    changes: list[RoundChange]  # Of each player, once the round is rated, if it changed a rating.
     changes_complete: bool
-    """Whether `changes` has the change of every player. It is false while the round is pending, and
-    if this process cannot know all changes."""
+    """Whether `changes` has those of every player: not while the round is pending, and not if this
+    process cannot know all."""
     corrected_at: int | None = None
     """The offset of the newest known correction behind the round, of any round or player of the
     ladder. Since then the round may have other effects than `changes` say."""
@@ -500,9 +453,6 @@ class Problem(Answer, frozen=True, kw_only=True):
     status: int
     code: str
     detail: str  # A text that says what is wrong and how to correct it.
-    place: str | None = None
-    """The place of the mistake in the request, such as `body.players[3]` or `query.limit`."""
-    partition: int | UnsetType = UNSET
+    place: str | None = None  # Of the mistake, such as `body.players[3]` or `query.limit`.
+    partition: int | UnsetType = UNSET  # With `other-content`: where the round of the id stands.
     offset: int | UnsetType = UNSET
-    """With `other-content`: the place of the round for which the id stands. Else they are left
-    out."""

@@ -1,96 +1,51 @@
 """Answers the questions about ladders and players from the index.
 
-While the index is being made, a player with many rounds looks like a newcomer. So no question is
-answered from an index that is not known to be complete: `Index` raises Incomplete.
+While the index is being made, a player with many rounds looks like a newcomer. So `IndexReader`
+raises Incomplete if it is not known to be complete.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import UNSET
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
-from stream_rater.index.answers import (
-    AbsentLadder,
-    AfterRow,
-    Incomplete,
-    LadderView,
-    PageView,
-    PlayerView,
-    RankedRow,
-)
-from stream_rater.index.entries import BIN, History, IndexedPlayer
+from stream_rater.index import reader
+from stream_rater.index.entries import BIN, IndexedPlayer
+from stream_rater.index.reader import AbsentLadder, Incomplete, IndexReader
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.serve import bodies, cursors
+from stream_rater.serve import bodies, routes
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 
 VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 
 T = TypeVar("T")
-
-
-class Compute(Protocol):
-    """Runs a computation without delaying other requests."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Run `work` and return its result."""
-
-
-class Index(Protocol):
-    """Reads the index. Each answer shows the index at one instant.
-
-    The methods raise Incomplete if the index is not known to be complete, and AbsentLadder if the
-    index has nothing of the ladder. The method `ladder` returns None instead of raising
-    AbsentLadder, unless the ladder is known to have had an event.
-    """
-
-    async def ladders(self) -> list[str]:
-        """The ids of all ladders, sorted."""
-
-    async def ladder(self, ladder: str) -> LadderView | None:
-        """The data about a ladder; None if it has no event."""
-
-    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
-        """The players in the given order; None for a player without an event."""
-
-    async def player(self, ladder: str, player: str) -> PlayerView | None:
-        """A player with the player's rank; None for a player without an event."""
-
-    async def history(self, ladder: str, player: str) -> History:
-        """A player's last changes, oldest first."""
-
-    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
-        """At most `limit` rows of the leaderboard: those after a place or, without one, the first
-        ones."""
-
-    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        """At most `limit` rows of the leaderboard with the player in the middle; None if the player
-        is not listed."""
+Compute = Callable[[Callable[[], bodies.PredictAnswer]], Awaitable[bodies.PredictAnswer]]
+"""Runs a computation without delaying other requests."""
 
 
 class Questions:
-    """Answers questions. The methods raise Refused for a request that cannot be answered, and pass
-    on the exceptions of `index`, such as Incomplete."""
+    """Answers questions, or raises Refused, or what `index` raises, such as Incomplete."""
 
     def __init__(
-        self, index: Index, ladders: Ladders, is_complete: Callable[[], bool],
+        self, index: IndexReader, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute, now: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`is_complete` returns whether the index has every published event. `clock` returns
-        monotonic seconds, `now` Unix seconds. `compute` runs long computations."""
+        """`is_complete`: whether the index has every published event. `clock` returns monotonic
+        seconds, `now` Unix seconds. `compute` runs long computations."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute, self._now = clock, compute, now
         self._ladder_views = ladders.by_table(ladders.views)
-        self._views: dict[str, tuple[LadderView, float]] = {}
-        """For each ladder, its cached view, and the time in seconds until which it may be used."""
+        self._views: dict[str, tuple[reader.LadderView, float]] = {}
+        """By ladder, its cached view, and the time in seconds until which it may be used."""
 
-    def of(self, index: Index) -> "Questions":
+    def of(self, index: IndexReader) -> "Questions":
         """The same, but answered from another reader of the same index."""
         found = copy(self)
         found._index = index
@@ -179,21 +134,17 @@ class Questions:
     async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
     ) -> bodies.PageAnswer:
-        """A page of the leaderboard: the page at a cursor, the page around a player, or without
-        either the first page."""
-        if around is not None and cursor is not None:
-            raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
+        """A page of the leaderboard: that at a cursor, that around a player, or the first one."""
+        routes.check_page(cursor, around)
         await self.check_ladder(ladder)
+        found: reader.PageView | None
         if around is not None:
             found = await self._of_ladder(ladder, self._index.around(ladder, around, limit))
             if found is None:
                 raise await self._not_listed(ladder, around)
-            return self._page(ladder, found)
-        place = None if cursor is None else cursors.decode_cursor(cursor)
-        found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
-        return self._page(ladder, found)
-
-    def _page(self, ladder: str, found: PageView) -> bodies.PageAnswer:
+        else:
+            place = routes.decode_cursor(cursor)
+            found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         shown = self._ladder_views(ladder).listing.display
         return _page(found, percentiles=shown == "percentile")
 
@@ -208,16 +159,15 @@ class Questions:
 
     async def balance(self, ladder: str, question: bodies.BalanceQuestion) -> bodies.PredictAnswer:
         """Even teams, and the prediction of their round."""
-        config = await self._config(ladder)
+        config, teams = await self._config(ladder), question.teams
         players = (await self.lookup(ladder, question.players)).players
-        teams = question.teams
         return await self._compute(
             lambda: prediction(config, *balanced_sides(config, players, teams))
         )
 
     def _moment(self, known: IndexedPlayer) -> float:
-        """The moment at which a player who is not listed is looked at. The clock of the process
-        that took the player out may be ahead of this one."""
+        """When a player who is not listed is looked at: the clock that took the player out may be
+        ahead of this one."""
         until_s = known.until_s
         return max(self._now(), until_s) if math.isfinite(until_s) else self._now()
 
@@ -228,12 +178,8 @@ class Questions:
     # --- ladders and players that are missing ---
 
     async def _of_ladder(self, ladder: str, answer: Awaitable[T]) -> T:
-        """Await the index's answer about a ladder.
-
-        If the index has nothing of the ladder, this raises Refused if no event of the ladder was
-        ever published. Otherwise it raises AbsentLadder or Incomplete, which are answered with
-        status 503.
-        """
+        """Await the index's answer about a ladder. If the index has nothing of it, raise Refused if
+        no event of it was ever published; else AbsentLadder or Incomplete, which mean 503."""
         try:
             return await answer
         except AbsentLadder:
@@ -241,7 +187,7 @@ class Questions:
             await self._view(ladder)
             raise
 
-    async def _view(self, ladder: str) -> LadderView:
+    async def _view(self, ladder: str) -> reader.LadderView:
         found = await self._index.ladder(ladder)
         if found is None:
             self.check_complete()
@@ -251,9 +197,8 @@ class Questions:
             )  # fmt: skip
         return found
 
-    async def _cached_view(self, ladder: str) -> LadderView:
-        """The view of a ladder, which may be up to VIEW_CACHE_S old. This is harmless, because a
-        ladder never disappears."""
+    async def _cached_view(self, ladder: str) -> reader.LadderView:
+        """The view of a ladder, up to VIEW_CACHE_S old: a ladder never disappears."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
             view = await self._view(ladder)
@@ -264,7 +209,7 @@ class Questions:
         """The rating parameters of a ladder."""
         return self._config_of(ladder, await self._cached_view(ladder))
 
-    def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
+    def _config_of(self, ladder: str, view: reader.LadderView) -> RatingConfig:
         terms = self._ladders.find(ladder, view.summary.offset)
         if terms is None:
             raise Refused(
@@ -291,8 +236,7 @@ class Questions:
         )
 
     def check_complete(self) -> None:
-        """Raise Incomplete if the index may lack the event of a missing player or ladder because
-        the event was not read yet."""
+        """Raise Incomplete if the event of a missing player or ladder may not be read yet."""
         if not self._is_complete():
             raise Incomplete
 
@@ -309,8 +253,8 @@ def _tiers_of(known: IndexedPlayer | None, *, listed: bool) -> Tiers:
 
 
 def _answer_of(name: str, known: IndexedPlayer, now_s: float | None) -> bodies.PlayerAnswer:
-    """A player's answer, made from positions: a lookup makes up to a thousand. `now_s` is the
-    present time in Unix seconds if the ladder has tiers, else None."""
+    """A player's answer, made from positions: a lookup makes up to a thousand. `now_s`: the present
+    Unix time if the ladder has tiers, else None."""
     tiers = NO_TIERS if now_s is None else _tiers_of(known, listed=known.until_s > now_s)
     return bodies.PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
@@ -328,45 +272,34 @@ def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> bodies.Player
     )  # fmt: skip
 
 
+WHY_UNLISTED = {
+    "provisional": "provisional after {0.value} of {0.bound} rounds",
+    "min_rounds": "{0.value} of {0.bound} rounds (min_rounds)",
+    "idle_days": "{0.value:.1f} days without a round (idle_days is {0.bound:g})",
+    "max_sigma": "sigma is {0.value:.1f} today (max_sigma is {0.bound:g})",
+}
+"""By the rule that is not met, why a player is not listed."""
+
+
 def _in_words(unmet: Unmet | None) -> str:
-    if unmet is None:
-        return "the next event decides"
-    match unmet.rule:
-        case "provisional":
-            return f"provisional after {unmet.value} of {unmet.bound} rounds"
-        case "min_rounds":
-            return f"{unmet.value} of {unmet.bound} rounds (min_rounds)"
-        case "idle_days":
-            return f"{unmet.value:.1f} days without a round (idle_days is {unmet.bound:g})"
-        case "max_sigma":
-            return f"sigma is {unmet.value:.1f} today (max_sigma is {unmet.bound:g})"
+    return "the next event decides" if unmet is None else WHY_UNLISTED[unmet.rule].format(unmet)
 
 
 def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None) -> bodies.Row:
-    """`of`: the number of listed players, if the percentile is shown."""
-    tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
-    return bodies.Row(
-        rank=row.rank, player=row.player, rating=row.rating, tier=tier, previous_tier=previous,
-        percentile=UNSET if of is None else _percentile(row.rank, of),
-    )  # fmt: skip
-
-
-def _page(found: PageView, *, percentiles: bool) -> bodies.PageAnswer:
-    of = found.listed if percentiles else None
-    last = found.rows[-1] if found.rows else None
-    has_next = last is not None and found.more
-    known = found.players or [None] * len(found.rows)
+def _page(found: reader.PageView, *, percentiles: bool) -> bodies.PageAnswer:
+    rows = list[bodies.Row]()
+    for row, known in zip(found.rows, found.players or [None] * len(found.rows), strict=True):
+        tier, previous = _tiers_of(known, listed=True) if found.players else NO_TIERS
+        percentile = _percentile(row.rank, found.listed) if percentiles else UNSET
+        rows.append(
+            bodies.Row(
+                rank=row.rank, player=row.player, rating=row.rating, tier=tier,
+                previous_tier=previous, percentile=percentile,
+            )
+        )  # fmt: skip
     return bodies.PageAnswer(
-        rows=[
-            _row(*each, tiers=bool(found.players), of=of)
-            for each in zip(found.rows, known, strict=True)
-        ],
-        listed=found.listed,
-        next=cursors.encode_cursor(AfterRow(last.rating, last.player))
-        if has_next and last
-        else None,
+        rows=rows, listed=found.listed, next=routes.next_cursor(found.rows, found.more)
     )

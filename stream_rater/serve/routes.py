@@ -1,7 +1,16 @@
 """The table of the API's operations, from which the routes and the OpenAPI document are made."""
 
+import base64
+import binascii
+import math
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
+from stream_rater.contract.events import MAX_ID_BYTES
+from stream_rater.index.reader import AfterRow, RankedRow
+from stream_rater.index.tables import IndexedStanding
 from stream_rater.serve import bodies
 from stream_rater.serve.problems import Refused
 
@@ -31,8 +40,7 @@ Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
     "what-if", "explain", "send-round", "send-rounds", "round", "correct", "seasons", "season",
 ]  # fmt: skip
-"""The names of the operations that return one answer. `Api._ask` must have a case for each of them,
-which mypy checks."""
+"""The operations that return one answer. `Api._ask` must have a case for each: mypy checks it."""
 
 
 class Operation(NamedTuple):
@@ -47,8 +55,8 @@ class Operation(NamedTuple):
     query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
     codes: tuple[str, ...] = ()  # The codes of the operation's errors, in addition to COMMON.
     writes: bool = False
-    """Whether it writes to `round-completed`. Then it needs the token for writing, its body may be
-    as large as a round, and is validated as records are."""
+    """Whether it writes to `round-completed`. Then it needs the token for writing, and its body may
+    be as large as a round, and is validated as records are."""
     success: int = 200  # The HTTP status of the answer.
     media_types: tuple[str, ...] = (JSON,)  # The media types of the body.
 
@@ -197,8 +205,8 @@ OPERATIONS = (
 
 
 def read_query(operation: Operation, given: list[tuple[str, str]]) -> dict[str, int | str | None]:
-    """The parameters of a request's query by name, with defaults for those that are not given.
-    Raises Refused if a parameter is unknown, is given twice, or has an invalid value."""
+    """The parameters of a query by name, with the defaults. Raises Refused if one is unknown, is
+    given twice, or has an invalid value."""
     found: dict[str, int | str | None] = {
         name: each.default if isinstance(each, Number) else None
         for name, each in operation.query.items()
@@ -221,3 +229,55 @@ def _number(parameter: Number, value: str, place: str) -> int:
             "bad-request", f"give a whole number from {parameter.least} to {parameter.most}", place
         )
     return int(value)
+
+
+CURSOR_VERSION, MOST_CHARACTERS = 1, 256
+
+
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """The place after a row, whatever happens to the row. So a cursor stays valid while ranks
+    change, and a player whose place does not change is neither omitted nor shown twice."""
+
+    version: int
+    rating: float
+    player: str
+
+
+_decode = msgspec.msgpack.Decoder(_Cursor).decode
+
+
+def encode_cursor(place: AfterRow) -> str:
+    """Encode a place as a cursor."""
+    packed = msgspec.msgpack.encode(_Cursor(CURSOR_VERSION, place.rating, place.player))
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
+
+
+def next_cursor(rows: Sequence[RankedRow | IndexedStanding], more: bool) -> str | None:
+    """The cursor of the page after these rows; None if there is none."""
+    return encode_cursor(AfterRow(rows[-1].rating, rows[-1].player)) if rows and more else None
+
+
+def check_page(cursor: str | None, around: str | None) -> None:
+    """Raise Refused if a request asks for two pages."""
+    if around is not None and cursor is not None:
+        raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
+
+
+def decode_cursor(cursor: str | None) -> AfterRow | None:
+    """The place of a cursor, if there is one. Raises Refused if the text is not a cursor."""
+    if cursor is None:
+        return None
+    try:
+        if len(cursor) > MOST_CHARACTERS:
+            raise ValueError
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        found = _decode(data)
+        fits = len(found.player.encode()) <= MAX_ID_BYTES
+        if found.version != CURSOR_VERSION or not math.isfinite(found.rating) or not fits:
+            raise ValueError
+    except (ValueError, binascii.Error, msgspec.DecodeError, UnicodeError):
+        raise Refused(
+            "bad-cursor", "take `next` of the page before as it is, or leave `cursor` out",
+            "query.cursor",
+        ) from None  # fmt: skip
+    return AfterRow(found.rating, found.player)

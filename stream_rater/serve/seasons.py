@@ -1,12 +1,13 @@
-"""Answers the questions about the past seasons of a ladder, from the standings that
-`season-standings` keeps. They are final: a later correction does not change them."""
+"""Answers questions about the past seasons of a ladder, from the standings that `season-standings`
+keeps. They are final: a later correction does not change them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+
+import msgspec
 
 from stream_rater.contract.season_ended import SeasonKept
-from stream_rater.index.answers import AfterRow, StandingsPage
-from stream_rater.serve import cursors
+from stream_rater.index.reader import IndexReader, StandingsPage
+from stream_rater.serve import routes
 from stream_rater.serve.bodies import SeasonAnswer, SeasonList, SeasonPageAnswer, SeasonRow
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Questions
@@ -14,35 +15,14 @@ from stream_rater.serve.questions import Questions
 MOST_DIGITS = 18
 
 
-class SeasonIndex(Protocol):
-    """Reads the standings that are kept. The methods raise StoreTrouble, and Incomplete while the
-    index is being made."""
-
-    async def kept(self, ladder: str) -> Sequence[SeasonKept]:
-        """The seasons of a ladder whose standings are kept, in order."""
-
-    async def standings(
-        self, season: SeasonKept, after: AfterRow | None, limit: int
-    ) -> StandingsPage:
-        """At most `limit` standings: those after a place or, without one, the first ones."""
-
-    async def standings_around(
-        self, season: SeasonKept, player: str, limit: int
-    ) -> StandingsPage | None:
-        """At most `limit` standings with the player in the middle; None if the player is not
-        listed."""
-
-
 class PastSeasons:
-    """Answers questions. The methods raise Refused for a request that cannot be answered, and pass
-    on the exceptions of the index."""
+    """Answers questions, or raises Refused, or what the index raises."""
 
     def __init__(
-        self, index: SeasonIndex, questions: Questions,
+        self, index: IndexReader, questions: Questions,
         started: Callable[[str], Awaitable[Sequence[int]]],
     ) -> None:  # fmt: skip
-        """`started`: the numbers of the seasons that have started on a ladder, in order; none if
-        they are not known."""
+        """`started`: the seasons that have started on a ladder, in order; none if not known."""
         self._index, self._questions, self._started = index, questions, started
 
     async def list(self, ladder: str) -> SeasonList:
@@ -67,10 +47,8 @@ class PastSeasons:
     async def leaderboard(
         self, ladder: str, number: str, limit: int, cursor: str | None, around: str | None
     ) -> SeasonPageAnswer:
-        """A page of the standings of a season: the page at a cursor, the page around a player, or
-        without either the first page."""
-        if around is not None and cursor is not None:
-            raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
+        """A page of the standings of a season, as `Questions.leaderboard` finds that of now."""
+        routes.check_page(cursor, around)
         season = await self._season(ladder, number)
         if around is not None:
             found = await self._index.standings_around(season, around, limit)
@@ -80,7 +58,7 @@ class PastSeasons:
                     "leave `around` out", "query.around",
                 )  # fmt: skip
             return _page(season, found)
-        place = None if cursor is None else cursors.decode_cursor(cursor)
+        place = routes.decode_cursor(cursor)
         return _page(season, await self._index.standings(season, place, limit))
 
     async def _season(self, ladder: str, number: str) -> SeasonKept:
@@ -113,15 +91,8 @@ def _not_kept(number: int, *, runs: bool) -> SeasonAnswer:
 
 
 def _page(season: SeasonKept, found: StandingsPage) -> SeasonPageAnswer:
-    last = found.rows[-1] if found.rows and found.more else None
     return SeasonPageAnswer(
         season=season.season, ended_at=season.ended_at, listed=season.listed,
-        rows=[
-            SeasonRow(
-                rank=each.rank, player=each.player, rating=each.rating, percentile=each.percentile,
-                tier=each.tier, rounds=each.rounds,
-            )
-            for each in found.rows
-        ],
-        next=None if last is None else cursors.encode_cursor(AfterRow(last.rating, last.player)),
+        rows=[SeasonRow(**msgspec.structs.asdict(each)) for each in found.rows],
+        next=routes.next_cursor(found.rows, found.more),
     )  # fmt: skip

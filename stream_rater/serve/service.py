@@ -1,5 +1,4 @@
-"""A running `serve`: the main thread's event loop answers requests, and another process follows
-`rating-changed`."""
+"""A running `serve`: the main thread's event loop answers, and another process follows events."""
 
 import asyncio
 import os
@@ -12,16 +11,16 @@ from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
-from stream_rater.index.answers import Incomplete
 from stream_rater.index.folder import default_path
-from stream_rater.index.follower import Follower, NewEvent, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import NewEvent, Watcher
 from stream_rater.index.process import END_TIMEOUT_S, IndexProcess
-from stream_rater.index.reader import IndexReader
+from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.places import check_not_half, log_to_follow, place_of
 from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, malloc
@@ -39,59 +38,19 @@ from stream_rater.serve.questions import Questions
 API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0  # The time-out of a request to a server for which clients wait.
-PROGRESS_TIMEOUT_S = 2.0
-"""The time-out of a request about the workers' progress, for which clients wait."""
-STALLED_S = 30.0
-"""The time without a report after which the follower or the event loop counts as stalled."""
+PROGRESS_TIMEOUT_S = 2.0  # That of a request about the workers' progress.
+STALLED_S = 30.0  # How long the follower or the event loop may go without a report.
 BEAT_S = 1.0  # The interval at which the event loop shows that it runs.
 READY_S = 2.0  # Seconds in which the event loop must answer a probe of another thread.
-MOST_REPORTS = 16
-"""The most reports of the follower that may wait for the event loop. With more, the follower
-waits."""
+MOST_REPORTS = 16  # The most reports that wait for the event loop. With more, the follower waits.
 MOST_PREDICTIONS = 64  # The most predictions of an address that may wait for a thread.
-SWITCH_S = 0.0005
-"""The interval at which a thread that computes a prediction lets the event loop run."""
-
-
-class IndexKeeper(Protocol):
-    """Follows `rating-changed` in a thread, and reports to a Watcher."""
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether the index has every event that existed when reading began."""
-
-    @property
-    def lag(self) -> int:
-        """The number of records that are not in the index yet."""
-
-    @property
-    def oldest_reader_s(self) -> float:
-        """For how long the oldest reader of the index is known to read, in seconds."""
-
-    @property
-    def last_report_s(self) -> float:
-        """When it last showed that it works, monotonic seconds."""
-
-    def listen(self) -> None:
-        """Follow until `stop`. Raises the exception that ended it."""
-
-    def hurry(self) -> None:
-        """Ask it to report soon that what was published is in the index."""
-
-    def stop(self) -> None:
-        """Ask it to end; then `listen` ends, too."""
-
-    def end(self) -> None:
-        """Release what it holds. If it has not ended in time, end it."""
-
-    def unready(self) -> list[str]:
-        """The reasons why what it follows does not go on, if it knows them."""
+SWITCH_S = 0.0005  # The interval at which a thread that predicts lets the event loop run.
 
 
 class Parts(NamedTuple):
     """What a process of the API answers from."""
 
-    following: IndexKeeper
+    following: IndexProcess
     reader: IndexReader
     connect: Callable[[], Place]  # Connects to the workers' beliefs.
     door: DoorParts
@@ -128,13 +87,13 @@ class ServeProcess(Watcher):
         """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
         self.metrics, self._hub = ApiMetrics(self.log), Hub()
-        self._index, index, connect, door = make_parts(self, self.metrics)
-        self._reader = index
+        self._index, self._reader, connect, door = make_parts(self, self.metrics)
+        index = self._reader
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time
         )
-        beliefs = BeliefQuestions(settings, ladders, index, connect)
+        beliefs = BeliefQuestions(ladders, index, connect)
         fresh = FreshAnswers(
             questions, lambda needed: questions.of(index.after(needed)), self._index.hurry
         )
@@ -164,14 +123,13 @@ class ServeProcess(Watcher):
 
     def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)
-        self.metrics.lag.set_function(lambda: self._index.lag)
+        self.metrics.lag.set_function(self._index.behind)
         self.metrics.oldest_reader.set_function(lambda: self._index.oldest_reader_s)
         self.metrics.followers.set_function(lambda: len(self._hub))
         self.metrics.connections.set_function(lambda: len(self.server.open))
 
     def run(self) -> None:
-        """Follow and answer until `stop`, or until SIGTERM or SIGINT. Raises the exception that
-        ended the follower."""
+        """Follow and answer until `stop`, SIGTERM or SIGINT. Raises what ended the follower."""
         asyncio.run(self._run())
         if self._failure is not None:
             raise self._failure
@@ -190,7 +148,7 @@ class ServeProcess(Watcher):
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
         await asyncio.to_thread(self._doorway.close)
-        await self._reader.close()
+        self._reader.close()
         self._index.stop()
         await asyncio.to_thread(thread.join, END_TIMEOUT_S)
         self._index.end()
@@ -233,11 +191,8 @@ class ServeProcess(Watcher):
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
-        self._call(self._publish, events)
-
-    def _publish(self, events: Sequence[NewEvent]) -> None:
-        self._hub.publish(events)
-        self._doorway.read(events)
+        self._call(self._hub.publish, events)
+        self._call(self._doorway.read, events)
 
     def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
         self._call(self._hub.checkpointed, ends)
@@ -273,7 +228,7 @@ class ServeProcess(Watcher):
         now_s = time.monotonic()
         if self._loop is not None and now_s - self._heartbeat_s > STALLED_S:
             return [f"nothing was answered for {now_s - self._heartbeat_s:.0f} s"]
-        stalled_s = now_s - self._index.last_report_s
+        stalled_s = now_s - self._index.reported_s()
         if self._index.caught_up and stalled_s > STALLED_S:
             return [f"rating-changed was not read for {stalled_s:.0f} s"]
         return []

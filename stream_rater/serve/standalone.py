@@ -1,5 +1,4 @@
-"""A standalone process: the engine on a data file, beside the API that answers from an index of its
-events. The index has a process of its own, as that of `serve` does."""
+"""A standalone process: the engine on a data file, beside the API and the process of its index."""
 
 from contextlib import suppress
 from functools import partial
@@ -9,7 +8,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unusable
 from stream_rater.index import folder
-from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess
 from stream_rater.index.reader import IndexReader
 from stream_rater.places import log_to_follow
@@ -22,8 +22,8 @@ from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.service import MakeParts, Parts
 
 
-class Standalone:
-    """The engine and the index, as the process of the API runs them (`service.IndexKeeper`)."""
+class Standalone(IndexProcess):
+    """The process of the index, with the engine beside it."""
 
     def __init__(
         self, settings: Settings, ladders: Ladders, path: Path, watcher: Watcher,
@@ -31,21 +31,20 @@ class Standalone:
     ) -> None:  # fmt: skip
         """Open the file; create it if there is none. Raises Unusable, Denied or
         BadConfiguration."""
-        self._settings, self._ladders, self._watcher = settings, ladders, watcher
+        self._settings, self._ladders, self._reports_to = settings, ladders, watcher
         self.engine = FileEngine(
             settings, ladders, path, registry_of.registry, self._prepare_index, self.hurry,
             watcher.trouble,
         )  # fmt: skip
 
     def _prepare_index(self, path: Path, where: Path, log_id: str, end: int) -> None:
-        """Take the folder of the index. Raises Unusable if it has events of this file that the file
-        has lost."""
+        """Take the folder of the index. Raises Unusable if the file has lost events that it has."""
         settings = self._settings
         follow = partial(
             Follower, where, partial(log_to_follow, settings, path), settings.serve_history,
             ladders=self._ladders,
         )  # fmt: skip
-        self._index = IndexProcess(where, follow, self._watcher)
+        super().__init__(where, follow, self._reports_to)
         reached = list[int]()
         with suppress(StoreTrouble):  # it is made again
             reached = folder.positions(where, log_id)
@@ -55,43 +54,26 @@ class Standalone:
                 "backup; to go on without them, remove the index"
             )
 
-    @property
-    def lag(self) -> int:
+    def behind(self) -> int:
         """The number of records that are not rated yet."""
         return self.engine.lag
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether the index has every event that existed when reading began."""
-        return self._index.caught_up
-
-    @property
-    def oldest_reader_s(self) -> float:
-        """For how long the oldest reader of the index is known to read, in seconds."""
-        return self._index.oldest_reader_s
-
-    @property
-    def last_report_s(self) -> float:
+    def reported_s(self) -> float:
         """When both the engine and the index last showed that they work, monotonic seconds."""
-        index_s, engine_s = self._index.last_report_s, self.engine.last_turn_s
-        return index_s if engine_s is None else min(engine_s, index_s)
+        engine_s = self.engine.last_turn_s
+        return self.last_report_s if engine_s is None else min(engine_s, self.last_report_s)
 
     def listen(self) -> None:
-        """Run the engine and the index until `stop`. Raises the exception that ended one of
-        them."""
+        """Run the engine and the index until `stop`. Raises what ended one of them."""
         malloc.configure()
-        self.engine.start(self._index.stop)
+        self.engine.start(super().stop)
         try:
-            self._index.listen()
+            super().listen()
         finally:
             self.engine.stop()
             self.engine.join()
         if self.engine.failure is not None:
             raise self.engine.failure
-
-    def hurry(self) -> None:
-        """Let the index report soon."""
-        self._index.hurry()
 
     def stop(self) -> None:
         """Let the turn in progress end, and then the engine and the index."""
@@ -99,7 +81,7 @@ class Standalone:
 
     def end(self) -> None:
         """Release the index and the file."""
-        self._index.end()
+        super().end()
         self.engine.close()
 
     def unready(self) -> list[str]:
@@ -107,8 +89,8 @@ class Standalone:
         return self.engine.unready()
 
     def door(self) -> DoorParts:
-        """What the door has of the file. Without any token, the programs of this machine may write
-        if only they can connect. Without a token for writing, nobody may otherwise."""
+        """What the door has of the file. Without a token for writing, nobody may write, unless no
+        token is set and only programs of this machine can connect: then these may."""
         settings = self._settings
         connect = partial(FilePlace, settings, self.engine.path)
         token = bool(settings.serve_write_token)
@@ -122,8 +104,7 @@ def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts
 
     def make(watcher: Watcher, metrics: ApiMetrics) -> Parts:
         standalone = Standalone(settings, ladders, path, watcher, metrics)
-        door = standalone.door()
-        index = IndexReader(settings.serve_history, ladders)
+        door, index = standalone.door(), IndexReader(settings.serve_history, ladders)
         return Parts(standalone, index, door.connect, door)
 
     return make

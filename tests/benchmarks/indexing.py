@@ -16,8 +16,7 @@ import numpy as np
 
 from stream_rater.contract.events import rating_changed_from_json, to_json
 from stream_rater.index import folder
-from stream_rater.index.answers import AfterRow
-from stream_rater.index.reader import IndexReader
+from stream_rater.index.reader import AfterRow, IndexReader
 from stream_rater.index.tables import Tail
 from stream_rater.index.writer import AT_ONCE, IndexWriter
 from tests.benchmarks.command import a_parser, end, parsed, show
@@ -114,7 +113,7 @@ def _answers(store: folder.Store, players: int, rng: random.Random) -> Iterator[
         p50, p99 = np.percentile(asyncio.run(asked(name)), [50, 99])
         beside = {"p50": float(p50), "p99": float(p99), "players": players}
         yield result(f"index/{name}", float(p99), "us", beside, f"{QUESTIONS} questions")
-    asyncio.run(reader.close())
+    reader.close()
 
 
 if __name__ == "__main__":

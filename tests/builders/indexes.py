@@ -82,7 +82,7 @@ class Index:
 
     def close(self, *, killed: bool = False) -> None:
         """Close it; or leave it as a process that was killed does."""
-        asyncio.run(self.reader.close())
+        self.reader.close()
         if killed:
             folder.closed(self.store)
         else:
@@ -114,6 +114,6 @@ def assert_equal_to_newest(
         summary = LadderSummary(counting, last.offset, last.completed_at, last.season)
         assert view is not None and view.summary == summary
         assert view.bins == Counter(bin_of(each.rating) for each in listed)
-        await reader.close()
+        reader.close()
 
     asyncio.run(compare())

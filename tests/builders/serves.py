@@ -25,7 +25,8 @@ import structlog
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.index import follower
-from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess, MakeFollower
 from stream_rater.runtime import http, log
 from stream_rater.serve import service, standalone
@@ -74,6 +75,10 @@ class IndexThread(IndexProcess):
 
     def end(self) -> None:
         self._hold.close()
+
+
+class _StandaloneThread(standalone.Standalone, IndexThread):
+    """A standalone process whose index is in the thread that listens."""
 
 
 def with_index(settings: Settings) -> Settings:
@@ -127,7 +132,7 @@ class ServeThread(Answering):
         with (
             mock.patch.object(log, "logger", _logger),
             mock.patch.object(service, "IndexProcess", IndexThread),
-            mock.patch.object(standalone, "IndexProcess", IndexThread),
+            mock.patch.object(standalone, "Standalone", _StandaloneThread),
         ):
             self._service = _Service(settings, ladders, parts(settings, ladders))
         self._thread = threading.Thread(target=self._run, name="serve", daemon=True)

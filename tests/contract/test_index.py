@@ -14,10 +14,10 @@ import pytest
 from stream_rater.contract.events import MAX_ID_BYTES, RatingChanged
 from stream_rater.contract.season_ended import PageWritten, SeasonKept, Standing
 from stream_rater.index import tables
-from stream_rater.index.answers import AbsentLadder, AfterRow, Incomplete
 from stream_rater.index.entries import PlayerErased, bin_of, player_of
+from stream_rater.index.reader import AbsentLadder, AfterRow, Incomplete
 from stream_rater.index.writer import IndexWriter
-from stream_rater.serve import cursors
+from stream_rater.serve import routes
 from tests.builders.cases import cases
 from tests.builders.indexes import KEPT, LADDER, Index, an_event, some_events
 
@@ -104,7 +104,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
             assert index.ask("around", LADDER, name, 3) is None
             assert index.ask("ladder", name) is None
             assert list(index.ask("kept", name)) == []
-        index.ask("close")
+        index.reader.close()
         with pytest.raises(Incomplete, match="still being made"):
             index.ask("ladders")
 
@@ -177,8 +177,8 @@ def test_pages_equal_a_plain_table(tmp_path: Path, seed: int) -> None:
                 assert index.ask("around", LADDER, away, 3) is None
             if table:
                 name = rng.choice(sorted(table))
-                cursor = cursors.encode_cursor(AfterRow(table[name], name))
-                places.append(cursors.decode_cursor(cursor))
+                cursor = routes.encode_cursor(AfterRow(table[name], name))
+                places.append(routes.decode_cursor(cursor))
 
 
 def assert_pages(

@@ -18,7 +18,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import ANY_OFFSET, Record
 from stream_rater.contract.season_ended import Message, message_of
-from stream_rater.index.seasons import LOOK_S, SeasonFollower
+from stream_rater.index.follower import LOOK_S, SeasonFollower
 from tests import real
 from tests.builders.indexes import LADDER, Index
 from tests.contract.test_index import standings_of, summary_of

@@ -30,7 +30,8 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.submissions import NewRecord, NotAppended
 from stream_rater.index.folder import Hold
-from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 from stream_rater.places import opened
 from stream_rater.places.live_beliefs import LiveBeliefs
 from stream_rater.runtime.service import Service

@@ -13,7 +13,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
-from stream_rater.places.unfinished import UnfinishedRounds
+from stream_rater.places.kafka_topics import UnfinishedRounds
 from tests.integration.erasing import digests, season
 from tests.integration.processes import Start, WorkerProcess, done, stopped
 from tests.integration.test_corrections import RANKED, correct, rated

@@ -4,6 +4,7 @@ views, and restarts after a close as after a kill."""
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stream_rater.config.ladders import Ladders
@@ -89,10 +90,8 @@ def test_the_index_equals_its_definition(tmp_path: Path, seed: int) -> None:
 
 def assert_equal(index: Index, model: LadderIndex) -> None:
     rows = index.contents()
-    stored = [
-        *zip(rows["players"], tables.decode_players([v for _, v in rows["players"]]), strict=True)
-    ]
-    assert {key[4:].decode(): each.player for (key, _), each in stored} == model.players
+    decode = msgspec.msgpack.Decoder(tables.StoredPlayer).decode
+    assert {key[4:].decode(): decode(row).player for key, row in rows["players"]} == model.players
     listed = sorted((-e.rating, name.encode()) for name, e in model.listed().items())
     ranks = [(-tables.rating_of(key[4:12]), key[12:]) for key, _ in rows["ranks"]]
     assert ranks == listed

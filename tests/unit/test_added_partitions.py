@@ -15,7 +15,8 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import WorkersProgress
 from stream_rater.index import folder
-from stream_rater.index.follower import Follower, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import Watcher
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.serve.door.read_your_writes import Settled
 from stream_rater.serve.http.event_stream import Hub

@@ -20,7 +20,7 @@ from stream_rater.adapters.sqlite.reading import DataFile
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unusable
-from stream_rater.index.follower import Watcher
+from stream_rater.index.log import Watcher
 from stream_rater.runtime import log
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.standalone import Standalone

@@ -9,8 +9,8 @@ import pytest
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.submissions import WorkersProgress
-from stream_rater.index.answers import Incomplete, PlayerView
 from stream_rater.index.entries import IndexedPlayer
+from stream_rater.index.reader import Incomplete, PlayerView
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import Questions

@@ -22,7 +22,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.runtime import connections, http
 from stream_rater.runtime.service import _serve_http
-from stream_rater.serve.http.tokens import Sites
+from stream_rater.serve.http.limits import Sites
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.waits import HANGS_S, Watch

@@ -24,7 +24,8 @@ from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, La
 from stream_rater.config.views import DAY_S, Listing, Tier
 from stream_rater.contract.events import parse_time
 from stream_rater.index import folder, follower
-from stream_rater.index.follower import Follower, NewEvent, Watcher
+from stream_rater.index.follower import Follower
+from stream_rater.index.log import NewEvent, Watcher
 from stream_rater.index.tables import Tables
 from stream_rater.pipeline.ports import Event, Poll, Publish
 from tests.builders.indexes import an_event

@@ -10,7 +10,7 @@ import pytest
 
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.index import folder
-from stream_rater.index.follower import Watcher
+from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess
 from tests.builders.indexes import Index, an_event
 

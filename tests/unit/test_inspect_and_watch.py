@@ -28,7 +28,7 @@ from stream_rater.pipeline.corrections.correction_ports import RecordedCorrectio
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
-from stream_rater.places.kafka_sections import topic_line
+from stream_rater.places.kafka_topics import topic_line
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.stages import rule_of

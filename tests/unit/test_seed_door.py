@@ -23,7 +23,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Taken, brought
-from stream_rater.serve.beginnings import beginnings_of
+from stream_rater.serve.http.beliefs import beginnings_of
 from stream_rater.serve.problems import Refused
 from tests.builders.cases import cases
 from tests.builders.doors import Client, DoorPlace, a_round, at_door, home

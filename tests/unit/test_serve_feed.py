@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from stream_rater.index.follower import NewEvent
-from stream_rater.serve.feed import RING_SIZE, Feed
+from stream_rater.index.log import NewEvent
 from stream_rater.serve.http import event_stream
-from stream_rater.serve.http.event_stream import HEARTBEAT_S, MOST_WAITING, Hub
+from stream_rater.serve.http.event_stream import HEARTBEAT_S, MOST_WAITING, RING_SIZE, Feed, Hub
 from stream_rater.serve.http.limits import FairExecutor, client_address
 from stream_rater.serve.problems import Refused
 

@@ -18,17 +18,17 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
-from stream_rater.index.answers import (
+from stream_rater.index.entries import IndexedPlayer, LadderSummary
+from stream_rater.index.log import Watcher
+from stream_rater.index.reader import (
     AbsentLadder,
     Incomplete,
+    IndexReader,
     LadderView,
     PageView,
     PlayerView,
     RankedRow,
 )
-from stream_rater.index.entries import IndexedPlayer, LadderSummary
-from stream_rater.index.follower import Watcher
-from stream_rater.index.reader import IndexReader
 from stream_rater.runtime import connections
 from stream_rater.serve.bodies import (
     MOST_BODY_BYTES,
@@ -51,10 +51,11 @@ from tests.waits import HANGS_S
 ANN = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", 5)
 
 
-class Index:
+class Index(IndexReader):
     """An index of one ladder, with one player, that may be lost."""
 
     def __init__(self) -> None:
+        super().__init__(0)
         self.lost = self.absent = False
         self.board = PageView([RankedRow(1, "ann", 1520.0)], False, 1)
 
@@ -74,11 +75,11 @@ class Index:
         self._check()
         return LadderView(LadderSummary(1, 5, ANN.completed_at), 1, {1500: 1})
 
-    async def players(self, _: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         self._check()
         return [ANN if each == "ann" else None for each in players]
 
-    async def player(self, _: str, player: str) -> PlayerView | None:
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
         self._check()
         return PlayerView(ANN, 1, 1) if player == "ann" else None
 

@@ -19,9 +19,9 @@ from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Record
 from stream_rater.operations import verify
 from stream_rater.operations.compare_store import Verdict, compare, same_belief
-from stream_rater.places import checks, kafka, unfinished
+from stream_rater.places import checks, kafka, kafka_topics
 from stream_rater.places.kafka import KafkaPlace
-from stream_rater.places.unfinished import UnfinishedRounds
+from stream_rater.places.kafka_topics import UnfinishedRounds
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.edited_log import records_of
@@ -395,15 +395,15 @@ class FakeReader:
     ],
 )
 def test_a_record_is_looked_for(reader: Any, expected: bool) -> None:
-    assert unfinished._may_have_record(reader, 0, range(5, 9)) == expected
+    assert kafka_topics._may_have_record(reader, 0, range(5, 9)) == expected
     assert reader.begun == {0: 5}
 
 
 @cases("reader", [FakeReader(None), FakeReader(None, end=8)])
 def test_what_could_not_be_read_may_have_one(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is over, or a replica does not reach the end yet."""
-    monkeypatch.setattr(unfinished, "READ_S", 0.05)
-    assert unfinished._may_have_record(reader, 0, range(5, 9))
+    monkeypatch.setattr(kafka_topics, "READ_S", 0.05)
+    assert kafka_topics._may_have_record(reader, 0, range(5, 9))
 
 
 def test_nothing_is_read_while_workers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,7 @@ from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, 
 from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.round_log import RoundLog
-from stream_rater.serve.bodies import (
-    CorrectionTaken,
-    RoundsTaken,
-    RoundStateAnswer,
-    RoundTaken,
-)
+from stream_rater.serve.bodies import CorrectionTaken, RoundsTaken, RoundStateAnswer, RoundTaken
 from stream_rater.serve.door import validating
 from stream_rater.serve.door.outcomes import RoundOutcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record
@@ -53,21 +48,17 @@ class Door:
         posted: Posted = lambda _: None, acknowledged: Callable[[float], None] = lambda _: None,
         clock: Callable[[], float] = time.time, *, needs_token: bool = True,
     ) -> None:  # fmt: skip
-        """`posted` and `acknowledged` receive the outcome of each record, and the seconds until the
-        log acknowledged records. `clock` returns the time in Unix seconds."""
+        """`posted` receives the outcome of each record, `acknowledged` the seconds until the log
+        acknowledged some. `clock` returns Unix seconds. `needs_token`: for writing; without, only
+        programs of this machine may write."""
         self.needs_token = needs_token
-        """Whether clients need the token for writing. Without, programs of this machine may
-        write."""
         self._ladders, self._log, self._waiting, self._clock = ladders, log, waiting, clock
         self.states = RoundStates() if states is None else states
         self._posted, self._acknowledged = posted, acknowledged
         self._validator: validating.Validator | None = None
-        self._sending: dict[tuple[str, str], _Writing] = {}
-        """The rounds that are being written, by ladder and id."""
-        self._requests: list[_Request] = []
-        """The requests whose rounds are not validated yet."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        """The tasks that write."""
+        self._sending: dict[tuple[str, str], _Writing] = {}  # By ladder and id.
+        self._requests: list[_Request] = []  # Those whose rounds are not validated yet.
+        self._tasks: set[asyncio.Task[None]] = set()  # The tasks that write.
 
     def warm(self) -> None:
         """Compile what validation needs. Another thread may call this."""
@@ -82,8 +73,8 @@ class Door:
         self, ladder: str, body: bytes, trace: Trace | None = None,
         beginnings: "Beginnings | None" = None,
     ) -> RoundTaken:  # fmt: skip
-        """Take one round, whose ladder is in the path. With `beginnings`, a seed for some of its
-        players is stored before it."""
+        """Take one round, whose ladder is in the path; before it, a seed if there are
+        `beginnings`."""
         if beginnings is not None:
             await self._begin(ladder, body, trace, beginnings)
         (found,) = await self._take([body], ladder, trace)
@@ -143,8 +134,8 @@ class Door:
     async def _begin(
         self, ladder: str, body: bytes, trace: Trace | None, beginnings: "Beginnings"
     ) -> None:
-        """Send a seed for those players of a round who begin from another ladder. An invalid round,
-        and one that was sent before, gets none."""
+        """Send a seed for those players of a round who begin from another ladder; none for an
+        invalid round, and for one that was sent before."""
         (valid,) = self._ready().rounds([(body, ladder)], self._clock())
         if isinstance(valid, Invalid | validating.PathMismatch):
             return
@@ -157,11 +148,9 @@ class Door:
         source = f"ladder {beginnings.ladder}"
         most = min(MOST_SEED_BYTES, self.largest)
         messages = seed_messages(valid.ladder, valid.completed_at, source, players, most)
+        validator, now_s = self._ready(), self._clock()
         try:
-            seeds = [
-                self._ready().correction(each.value, valid.ladder, self._clock())
-                for each in messages
-            ]
+            seeds = [validator.correction(each.value, valid.ladder, now_s) for each in messages]
         except Invalid as invalid:
             self._posted("invalid")
             raise refused_record(invalid.code, str(invalid), "query.seed_from") from None
@@ -200,15 +189,15 @@ class Door:
             loop.call_soon(self._take_requests)
         found: list[RoundTaken | Refused] = []
         for valid, answer in await request.answers:
-            if isinstance(answer, _Writing):
-                assert valid is not None
-                outcome, content = await asyncio.shield(answer.outcome), answer.round_.content
-                found.append(
-                    _refused_by_log(outcome) if isinstance(outcome, NotAppended)
-                    else _known(valid, RoundState(outcome, "", "", content=content))
-                )  # fmt: skip
-            else:
+            if not isinstance(answer, _Writing):
                 found.append(answer)
+                continue
+            assert valid is not None
+            outcome, content = await asyncio.shield(answer.outcome), answer.round_.content
+            found.append(
+                _refused_by_log(outcome) if isinstance(outcome, NotAppended)
+                else _known(valid, RoundState(outcome, "", "", content=content))
+            )  # fmt: skip
         return found
 
     def _take_requests(self) -> None:
@@ -226,8 +215,8 @@ class Door:
                         each.answers.set_exception(error)
 
     def _answer(self, requests: Sequence["_Request"]) -> None:
-        """Answer these requests. If their rounds cannot be validated, it raises an exception and
-        has done nothing."""
+        """Answer these requests. If this raises, as their rounds cannot be validated, it has done
+        nothing."""
         answers = iter(self._answers_to(requests))
         for each in requests:
             own = list(islice(answers, len(each.bodies)))
@@ -246,18 +235,16 @@ class Door:
                 answers.append((None, _refused(each)))
                 continue
             name = each.ladder, each.round_id
-            first = self.states.standing(*name)
-            if first is not None:
+            if (first := self.states.standing(*name)) is not None:
                 self._posted("known")
                 answers.append((None, _known(each, first)))
                 continue
-            writing = self._sending.get(name)
-            if writing is None:
+            if (writing := self._sending.get(name)) is not None:
+                self._posted("known")
+            else:
                 future = asyncio.get_running_loop().create_future()
                 writing = self._sending[name] = _Writing(each, trace, future)
                 own.append(writing)
-            else:
-                self._posted("known")
             answers.append((each, writing))
         if own:
             # If a client goes away, the records are written and their states stored all the same.
@@ -268,9 +255,8 @@ class Door:
 
     async def _write(self, rounds: Sequence["_Writing"]) -> None:
         """Append rounds, and set their outcomes."""
-        outcomes: Sequence[Appended] = [NotAppended("unavailable", "it was not written")] * len(
-            rounds
-        )
+        none = NotAppended("unavailable", "it was not written")
+        outcomes: Sequence[Appended] = [none] * len(rounds)
         try:
             outcomes = await self._append([_record(each, trace) for each, trace, _ in rounds])
         finally:
@@ -357,8 +343,7 @@ class Sent(NamedTuple):
 
 
 def lines_in(body: bytes) -> list[bytes]:
-    """The rounds in a body of JSON lines, up to the first that is too many. Empty lines are left
-    out."""
+    """The rounds in a body of JSON lines, without empty ones, up to the first that is too many."""
     return [each[0] for each in islice(re.finditer(rb"\S[^\n]*", body), MOST_AT_ONCE + 1)]
 
 
@@ -366,8 +351,7 @@ _fields = [(f"round{i}", msgspec.Raw, msgspec.Raw()) for i in range(MOST_AT_ONCE
 _array = msgspec.json.Decoder(
     msgspec.defstruct("_Rounds", _fields, array_like=True, forbid_unknown_fields=True)
 ).decode
-"""Decodes an array, and ends at the first element that is too many, before it makes an object for
-each."""
+"""Decodes an array, and ends at the first element that is too many, before it makes objects."""
 
 
 def elements_in(body: bytes) -> list[bytes]:
@@ -388,8 +372,8 @@ _sign = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]|\\.)*+")*+([\[\]{},])', re.DOT
 
 
 def _split(body: bytes) -> list[bytes] | None:
-    """The elements of an array of which some are no JSON: they end where the brackets outside of
-    texts say so. None if the brackets do not fit, or are too many."""
+    """The elements of an array of which some are no JSON, by the brackets outside of texts; None if
+    these do not fit, or are too many."""
     text, found, first, at, depth = body.strip(), list[bytes](), 1, 0, 0
     for _ in range(MOST_SIGNS):
         if not (sign := _sign.match(text, at)):
@@ -479,8 +463,7 @@ def _unknown(round_id: str, place: RecordPlace | None) -> str:
 
 
 def _answer(found: RoundOutcome, ladder: str, round_id: str) -> RoundStateAnswer:
-    state = found.state
-    rated = found.status == "rated"
+    state, rated = found.state, found.status == "rated"
     return RoundStateAnswer(
         ladder=ladder, round_id=round_id, status=found.status,  # type: ignore[arg-type]
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,

@@ -10,7 +10,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Denied, TopicMismatch, Trouble, Unusable
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
-from stream_rater.index.follower import NewEvent
+from stream_rater.index.log import NewEvent
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place
 from stream_rater.runtime.round_log import RoundLog
@@ -20,9 +20,7 @@ from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.metrics import ApiMetrics
 
 PAUSE_S = 0.03  # The pause between two reads of the progress while a request waits.
-IDLE_S = 2.0
-"""The interval at which the progress is read while rounds are pending and no request waits."""
-
+IDLE_S = 2.0  # The pause while rounds are pending and no request waits.
 FAILURES = Trouble, Denied, TopicMismatch, Unusable  # What a place raises. It is asked again later.
 
 
@@ -30,18 +28,16 @@ class DoorParts(NamedTuple):
     """What the door has of the log."""
 
     log: RoundLog | None  # The log to which rounds are appended; None if writing is off.
-    connect: Callable[[], Place]
-    """Connects to the place of the log. Each thread has a place of its own."""
+    connect: Callable[[], Place]  # Connects to the place. Each thread has one of its own.
     needs_token: bool = True  # Whether clients need the token for writing.
     known_from: Sequence[int] | None = None
-    """By partition of `round-completed`, the offset from which on the threads get every event and
-    every rejection; None if that is to be found out."""
+    """By partition of `round-completed`, from where on the threads get every event and rejection;
+    None if that is to be found out."""
 
 
 class Doorway:
-    """The door, if writing is on. In any case it follows the workers' progress, on demand; with a
-    door, the states of rounds, too. The methods are for the event loop, except those of the
-    threads."""
+    """The door, if writing is on. It follows the workers' progress on demand; with a door, the
+    states of rounds, too. The methods are for the event loop, except those of the threads."""
 
     def __init__(
         self, parts: DoorParts, ladders: Ladders, metrics: ApiMetrics, fresh: FreshAnswers,
@@ -51,8 +47,7 @@ class Doorway:
         self._log, self._connect = parts.log, parts.connect
         self._fresh, self._troubled = fresh, trouble
         self._states = RoundStates()
-        self.door: Door | None = None
-        """The door; None if writing is off."""
+        self.door: Door | None = None  # None if writing is off.
         if (log := parts.log) is not None:
             metrics.unacknowledged.set_function(lambda: log.waiting)
             self.door = Door(
@@ -62,14 +57,11 @@ class Doorway:
             )  # fmt: skip
         if parts.known_from is not None:
             self._states.began(parts.known_from)
-        self._positions: list[int] = []
-        """Where the index's follower reads `rating-changed`; empty before it has begun."""
-        self._rejected_to: list[int] = []
-        """Where `round-rejected` is being read; empty before that has begun."""
+        self._positions: list[int] = []  # Where the index reads; empty before it has begun.
+        self._rejected_to: list[int] = []  # The same of `round-rejected`.
         self._stop = threading.Event()
         self._ends_wanted = threading.Event()
-        self._pending = threading.Event()
-        """Set while the newest round may be pending."""
+        self._pending = threading.Event()  # Set while the newest round may be pending.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -125,8 +117,8 @@ class Doorway:
         self._settle()
 
     def _want_ends(self) -> None:
-        """Once both topics are being read, let the ends of the rounds be read: what was reported
-        of earlier rounds may have been missed."""
+        """Once both topics are read, let the ends of the rounds be read: what was reported of
+        earlier rounds may have been missed."""
         if self._positions and self._rejected_to and not self._states.begun:
             self._ends_wanted.set()
 

@@ -22,24 +22,22 @@ from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.contract.submissions import RecordPlace, RejectedRecord
 from stream_rater.serve.bodies import RoundChange
-from stream_rater.serve.feed import later
+from stream_rater.serve.http.event_stream import later
 from stream_rater.serve.http.limits import Shares
 
 MOST_ROUNDS = 100_000  # The most rounds whose state is stored; the newest ones are.
 MOST_CHANGES = 500_000  # The most changes of players that are stored with them.
 MOST_WAITING = 1000
-"""The most requests that may wait for the end state of a round, or for the index, half of them of
-one address."""
+"""The most requests that may wait for a round or for the index, half of them of one address."""
 
 DUPLICATE = "duplicate-round"
 APPLIED = "corrections-applied"
-CORRECTED = {"round-voided": "voided", "round-amended": "amended"}
-"""The states of a round by the kinds of corrections that are about one round."""
+CORRECTED = {"round-voided": "voided", "round-amended": "amended"}  # States by kinds.
 
 
 class RoundState(msgspec.Struct, gc=False):
     """The state of the round in one record. There are many, and no cycle of them, so the search for
-    cycles does not visit them: that would stop all answers for its time."""
+    cycles, which stops all answers, does not visit them."""
 
     place: RecordPlace
     ladder: str
@@ -48,16 +46,13 @@ class RoundState(msgspec.Struct, gc=False):
     code: str = ""  # Why it was rejected; empty if it was not.
     detail: str = ""
     changes: dict[str, RoundChange] = {}  # What its events say, by player.
-    content: int = 0
-    """What it says (`validating.content_of`); 0 if it was not sent to this process."""
-    corrections: dict[int, str] = {}
-    """The kinds of the corrections that are about this round, by their offsets."""
-    corrects: RecordPlace | None = None
-    """If the record is a correction: the place of the round that it is about."""
+    content: int = 0  # As `validating.content_of` says; 0 if it was not sent to this process.
+    corrections: dict[int, str] = {}  # The kinds of corrections of this round, by their offsets.
+    corrects: RecordPlace | None = None  # Of a correction: the place of its round.
 
     def why_not(self, *, same: bool) -> str:
-        """Why a round is not the one that stands for its id; empty if it is. `same`: whether its
-        content is the same."""
+        """Why a round with the same content, or not, is not the one that stands for its id; empty
+        if it is."""
         newest = max(self.corrections, default=-1)
         why = "" if same else "has another content"
         if newest >= 0:
@@ -72,9 +67,7 @@ class RoundOutcome(NamedTuple):
 
     status: str  # `pending`, `rated`, `rejected`, `duplicate`, `voided` or `amended`.
     state: RoundState
-    complete: bool
-    """Whether `state` has the change of every player. If it has not, the process cannot know the
-    others."""
+    complete: bool  # Whether `state` has the change of every player, or the others are not known.
     corrected_at: int | None = None  # As in the answer (`bodies.RoundStateAnswer`).
 
 
@@ -91,10 +84,8 @@ class RoundStates:
         """The kinds of the batched corrections that are about one round and not in force yet."""
         self._corrected: dict[str, int] = {}
         """By ladder, the offset of the newest correction that has changed a rating."""
-        self._known_from: list[int] = []
-        """By partition, the offset from which on nothing can be missing."""
-        self._settled: list[int] = []
-        """By partition, the offset before which every event and rejection has been read."""
+        self._known_from: list[int] = []  # By partition, from where on nothing can be missing.
+        self._settled: list[int] = []  # By partition, before where everything has been read.
 
     def __len__(self) -> int:
         return len(self._states)
@@ -112,9 +103,9 @@ class RoundStates:
         self, place: RecordPlace, ladder: str, kind: str = "", round_id: str = "", *,
         batched: bool = False,
     ) -> None:  # fmt: skip
-        """Record that there is a correction, a seed or a reset at a place. It may be rejected yet.
-        One of CORRECTED is about the last round of its id before it, if that is known; a batched
-        one only once its batch has changed a rating."""
+        """Record a correction, a seed or a reset, which may be rejected yet. One of CORRECTED is
+        about the last known round of its id before it; a batched one only once its batch has
+        changed a rating."""
         own = self._state(place, "", "")
         own.ladder = ladder
         for at in reversed(self._places.get((ladder, round_id), ())):
@@ -164,8 +155,8 @@ class RoundStates:
             self._states[state.corrects].corrections.pop(record.place.offset, None)
 
     def began(self, ends: Sequence[int]) -> None:
-        """Record that the process follows both topics from now on. `ends` are the ends of
-        `round-completed`, read after that: earlier rounds may have earlier events."""
+        """The process follows both topics. `ends`, of the rounds, were read after that: earlier
+        rounds may have earlier events."""
         self._known_from = later(ends, self._known_from)
 
     @property
@@ -200,17 +191,19 @@ class RoundStates:
 
     def of(self, ladder: str, round_id: str) -> RoundOutcome | None:
         """The state of a round by its id; None if it is not known."""
-        states = [self._states[place] for place in self._places.get((ladder, round_id), ())]
-        others = [each for each in states if each.code != DUPLICATE]
-        newest = (others or states)[-1:]
-        return self._outcome(newest[0]) if newest else None
+        states = self._with_id(ladder, round_id)
+        others = [each for each in states if each.code != DUPLICATE] or states
+        return self._outcome(others[-1]) if others else None
 
     def standing(self, ladder: str, round_id: str) -> RoundState | None:
         """The newest record with an id that is not rejected; None if none is known."""
-        states = [self._states[place] for place in self._places.get((ladder, round_id), ())]
-        return next((each for each in reversed(states) if not each.code), None)
+        states = reversed(self._with_id(ladder, round_id))
+        return next((each for each in states if not each.code), None)
 
     # --- below ---
+
+    def _with_id(self, ladder: str, round_id: str) -> list[RoundState]:
+        return [self._states[place] for place in self._places.get((ladder, round_id), ())]
 
     def _outcome(self, state: RoundState) -> RoundOutcome:
         if state.code:
@@ -236,30 +229,25 @@ class RoundStates:
         if state is None:
             state = self._states[place] = RoundState(place, "", "")
         if ladder and round_id and not state.round_id:
-            state.ladder, state.round_id = ladder, round_id
-            name = ladder, round_id
-            known = self._places.get(name)
-            self._places[name] = tuple(sorted([*known, place])) if known else (place,)
+            name = state.ladder, state.round_id = ladder, round_id
+            self._places[name] = tuple(sorted([*self._places.get(name, ()), place]))
         self._drop()
         return state
 
     def _drop(self) -> None:
         """Drop the oldest states until the bounds are kept, except the newest one."""
-        while len(self._states) > 1 and (
-            len(self._states) > self._most or self._changes > self._most_changes
+        while (kept := len(self._states)) > 1 and (
+            kept > self._most or self._changes > self._most_changes
         ):
             place, state = self._states.popitem(last=False)
             self._changes -= len(state.changes)
             self._batched.pop(place, None)
             name = state.ladder, state.round_id
-            known = self._places.get(name, ())
+            known = self._places.pop(name, ())
             if left := tuple(each for each in known if each != place):
                 self._places[name] = left
-            elif known:
-                del self._places[name]
-            if place.partition < len(self._known_from):
-                first = max(self._known_from[place.partition], place.offset + 1)
-                self._known_from[place.partition] = first
+            if (p := place.partition) < len(self._known_from):
+                self._known_from[p] = max(self._known_from[p], place.offset + 1)
 
 
 class Waiting:
@@ -268,10 +256,8 @@ class Waiting:
     def __init__(self) -> None:
         self._changed = asyncio.Event()
         self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
-        self.count = 0
-        """The number of requests that wait."""
-        self.wanted = threading.Event()
-        """Set while a request waits. Another thread may wait for it."""
+        self.count = 0  # The number of requests that wait.
+        self.wanted = threading.Event()  # Set while one waits. Another thread may wait for it.
 
     def notify(self) -> None:
         """Wake all requests that wait."""
@@ -285,8 +271,8 @@ class Waiting:
             self.wanted.clear()
 
     async def until(self, deadline_s: float) -> bool:
-        """Wait until the next change. Returns whether there was one before the deadline, which is
-        in the event loop's time. Raises Refused if too many requests wait."""
+        """Wait until the next change. Returns whether it came before the deadline, in the event
+        loop's time. Raises Refused if too many requests wait."""
         with self._shares.taking(1):
             self.count += 1
             self.wanted.set()

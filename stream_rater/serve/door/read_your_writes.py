@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.contract.submissions import WorkersProgress
-from stream_rater.index.answers import Incomplete
+from stream_rater.index.reader import Incomplete
 from stream_rater.serve.bodies import LookupAnswer, RankedPlayer
 from stream_rater.serve.door.outcomes import Waiting
 from stream_rater.serve.problems import Refused
@@ -46,17 +46,14 @@ class Settled:
     """What follows from the progress of the workers. Without I/O."""
 
     def __init__(self) -> None:
-        self._parts: list[_Claim | None] = []
-        """By shard, a claim that waits for W2."""
-        self._passed: list[_Claim | None] = []
-        """By shard, the newest claim that passed W2. Its `end` is R."""
-        self._reading: list[_Claim | None] = []
-        """By shard, a claim that passed W2 and waits for this process to read up to R."""
-        self._read: list[list[int]] = []
-        """By shard, the offsets before which everything is in this process's hands."""
+        # By shard:
+        self._parts: list[_Claim | None] = []  # A claim that waits for W2.
+        self._passed: list[_Claim | None] = []  # The newest claim that passed W2. Its `end` is R.
+        self._reading: list[_Claim | None] = []  # One that waits for this process to read up to R.
+        self._read: list[list[int]] = []  # The offsets before which this process has everything.
         self._before: dict[int, int] = {}
-        """By shard, where those events end that were published before shards were added: a player's
-        may be in any partition."""
+        """Where those events end that were published before shards were added: a player's may be in
+        any partition."""
 
     @property
     def shards(self) -> int:
@@ -88,8 +85,8 @@ class Settled:
                 self._reading[s] = self._reading[s] or passed
 
     def needed(self, partition: int, offset: int, shards: Iterable[int]) -> dict[int, int] | None:
-        """By shard, the position that the index must have (R), so that it includes the record at
-        this place and all before it; None while W1 or W2 is not passed."""
+        """By shard, the position (R) at which the index includes the record at this place and all
+        before it; None while W1 or W2 is not passed."""
         ends = dict(self._before)
         for s in shards:
             passed = self._passed[s] if s < self.shards else None
@@ -99,9 +96,8 @@ class Settled:
         return ends
 
     def read(self, positions: Sequence[int], rejections: Sequence[int]) -> list[int]:
-        """The offsets of `round-completed`, by partition, before which this process has read every
-        event and rejection. `positions` and `rejections` are those up to which it has read
-        `rating-changed` and `round-rejected`."""
+        """By partition of `round-completed`, the offset before which this process has read every
+        event and rejection. `positions`, `rejections`: how far it has read these topics."""
         for s, waiting in enumerate(self._reading):
             if waiting is None or not s < len(positions) or positions[s] < waiting.end:
                 continue
@@ -123,14 +119,12 @@ class FreshAnswers:
         self, questions: Questions, after: Callable[[dict[int, int]], Questions],
         hurry: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`after` gives the questions that are answered only if the index has these positions, by
-        shard. `hurry` asks for the positions of the index to be stored soon."""
+        """`after` gives questions that are answered only if the index has these positions, by
+        shard. `hurry` asks for the index's positions soon."""
         self._questions, self._after, self.hurry = questions, after, hurry
         self.settled, self.waiting = Settled(), Waiting()
-        self.trouble = ""
-        """Why the progress of the workers cannot be read; empty if it can."""
-        self._denied = False
-        """Whether trying again does not help, because a right or a topic is missing."""
+        self.trouble = ""  # Why the progress of the workers cannot be read; empty if it can.
+        self._denied = False  # Whether trying again does not help: a right or a topic is missing.
 
     def observed(self, progress: WorkersProgress) -> None:
         """Take in newer progress."""
@@ -146,9 +140,9 @@ class FreshAnswers:
     async def answer(
         self, ladder: str, offset: int, players: Sequence[str] | None, wait_s: float, ask: Ask[T]
     ) -> T:
-        """The answer to a question about a ladder. It includes what every record at or before
-        `offset` of the ladder's partition did to `players`, or to all players if that is None.
-        Raises Refused if that is not so within `wait_s`."""
+        """The answer to a question about a ladder, which includes what every record at or before
+        `offset` of the ladder's partition did to `players` (None: to all). Raises Refused if that
+        is not so within `wait_s`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         if players is not None and (answer := await self._newer(offset, ask)) is not None:
@@ -166,20 +160,16 @@ class FreshAnswers:
             await self.waiting.until(loop.time() + AGAIN_S)
 
     async def _newer(self, offset: int, ask: Ask[T]) -> T | None:
-        """The answer now, if every player in it was changed at `offset` or later. None if not, or
-        if there is no answer yet."""
+        """The answer now, if every player in it was changed at `offset` or later; else None."""
         try:
             answer = await ask(self._questions)
         except (Refused, Incomplete):
             return None
-        match answer:
-            case RankedPlayer():
-                offsets = [answer.offset]
-            case LookupAnswer():
-                offsets = [player.offset for player in answer.players]
-            case _:
-                return None
-        return answer if all(at is not None and at >= offset for at in offsets) else None
+        if not isinstance(answer, RankedPlayer | LookupAnswer):
+            return None
+        found = answer.players if isinstance(answer, LookupAnswer) else [answer]
+        newer = all(each.offset is not None and each.offset >= offset for each in found)
+        return answer if newer else None
 
     def _needed(
         self, ladder: str, offset: int, players: Sequence[str] | None

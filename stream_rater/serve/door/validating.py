@@ -66,9 +66,7 @@ class PathMismatch(Exception):
 class Validator:
     """Validates bodies. It is for one thread."""
 
-    def __init__(
-        self, ladders: Ladders, partitions: int, end_of: Callable[[int], int]
-    ) -> None:  # fmt: skip
+    def __init__(self, ladders: Ladders, partitions: int, end_of: Callable[[int], int]) -> None:
         """`end_of` returns the known end of a partition of `round-completed`."""
         self._ladders, self._partitions, self._end_of = ladders, partitions, end_of
         self._decoder = RoundDecoder(ladders, partitions)
@@ -76,11 +74,9 @@ class Validator:
     def rounds(
         self, bodies: Sequence[tuple[bytes, str]], now_s: float
     ) -> list[ValidRound | Invalid | PathMismatch]:
-        """Validate rounds, each with the ladder of its path, which is empty if the path has none.
-        `now_s` is the time in Unix seconds."""
+        """Validate rounds, each with the ladder of its path, or empty. `now_s`: Unix seconds."""
         found: list[ValidRound | Invalid | PathMismatch] = []
-        records = list[Record]()
-        other = dict[int, PathMismatch]()
+        records, other = list[Record](), dict[int, PathMismatch]()
         for i, (body, ladder) in enumerate(bodies):
             value = with_ladder(body, ladder)
             name = ladder_in(value)
@@ -122,8 +118,7 @@ class Validator:
         return ValidCorrection(ladder, kind, record.partition, value, round_id, batched)
 
     def _decoded_correction(self, record: Record) -> object:
-        """The correction, seed or reset. Raises Invalid if it is rejected at all offsets that it
-        may have."""
+        """The correction, seed or reset. Raises Invalid if it is rejected at all its offsets."""
         decode: Callable[[Record, Ladders, int], object] = correction_records.decode
         if is_seed(record):
             decode = seed_records.decode
@@ -207,8 +202,6 @@ def ranks_in(value: bytes) -> dict[str, int | None]:
 
 
 class _NamedLadder(msgspec.Struct):
-    """The field of a body from which its partition follows."""
-
     ladder: str | UnsetType = UNSET
 
 
@@ -225,8 +218,7 @@ def ladder_in(value: bytes) -> str:
 
 
 def with_ladder(body: bytes, ladder: str) -> bytes:
-    """The body without spaces around it, and with this ladder if it is an object that has none.
-    Every other byte stays as it was sent."""
+    """The body without spaces around it, and with this ladder if it is an object that has none."""
     value = body.strip()
     if not ladder or not value.startswith(b"{"):
         return value

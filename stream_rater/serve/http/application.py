@@ -1,4 +1,4 @@
-"""The application of the API: it admits a request, answers it, and turns errors into problems (RFC
+"""The application of the API: admits requests, answers them, and turns errors into problems (RFC
 9457)."""
 
 import asyncio
@@ -25,32 +25,26 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import PARENT, STATE, trace_of
 from stream_rater.contract.submissions import RecordPlace
-from stream_rater.index.answers import Incomplete
+from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
-from stream_rater.serve.door.accept import (
-    Beginnings,
-    Door,
-    Sent,
-    elements_in,
-    lines_in,
-)
+from stream_rater.serve.door import accept
+from stream_rater.serve.door.accept import Beginnings, Door
 from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
 from stream_rater.serve.http import limits
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.http.limits import Sites, Tokens
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
-from stream_rater.serve.http.tokens import Sites, Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Questions
-from stream_rater.serve.seasons import PastSeasons, SeasonIndex
+from stream_rater.serve.seasons import PastSeasons
 
 MOST_ANSWERED = 2000
-"""The most requests that are answered at the same time, half of them of one address. Clients that
-follow changes do not count."""
+"""The most requests answered at once, half of them of one address. Followers do not count."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
@@ -63,17 +57,16 @@ class Api:
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
-        *, seasons: SeasonIndex, door: Door | None = None, fresh: FreshAnswers | None = None,
+        *, seasons: IndexReader, door: Door | None = None, fresh: FreshAnswers | None = None,
     ) -> None:  # fmt: skip
-        """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
-        None if nothing does. `seasons` has the standings of past seasons."""
+        """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`,
+        if it is there. `seasons` has the standings of past seasons."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
-        self._unready = unready
+        self._beliefs, self._unready = beliefs, unready
         self._rate = limits.RateLimit(settings.serve_rate)
         self._answered = limits.Shares(MOST_ANSWERED, "requests are being answered: try again")
         most_bytes = max(limits.MOST_BODIES_BYTES, 2 * door.largest if door else 0)
         self._bodies = limits.Shares(most_bytes, "bytes are being taken: try again")
-        self._beliefs = beliefs
         self._door, self._fresh = door, fresh
         self._seasons = PastSeasons(seasons, questions, beliefs.started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
@@ -149,8 +142,7 @@ class Api:
         return _problem_response(refused)
 
     def _admit(self, operation: api.Operation, request: Request) -> None:
-        """Raise Refused if the client asks too often, or may not ask. Clients who may write may do
-        so as often as they like."""
+        """Raise Refused if the client asks too often (unless it may write), or may not ask."""
         address = request.client.host if request.client else ""
         rights = self._tokens.rights(request.headers.get("authorization", ""))
         may_write = rights == "write" or (self._open_door and operation.of_writers)
@@ -195,13 +187,13 @@ class Api:
                 return Response(status_code=304, headers=headers)
         return Response(body, operation.success, media_type="application/json", headers=headers)
 
-    async def _to_write(self, request: Request, take: Callable[[int], None]) -> Sent:
+    async def _to_write(self, request: Request, take: Callable[[int], None]) -> accept.Sent:
         """The body of a request that writes, as it was sent."""
         body = await limits.receive(request, take, self._opened_door().largest)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         names = PARENT, STATE
         headers = [(each, request.headers.get(each, "").encode()) for each in names]
-        return Sent(body, media_type, trace_of(headers))
+        return accept.Sent(body, media_type, trace_of(headers))
 
     def _opened_door(self) -> Door:
         """The door. Raises Refused if writing is off."""
@@ -220,15 +212,11 @@ class Api:
             case "ladder":
                 return await ask.ladder(ladder)
             case "player":
-                player = path["player"]
-                return await self._asked(
-                    ladder, query, [player], lambda ask: ask.player(ladder, player)
-                )
+                who = path["player"]
+                return await self._asked(ladder, query, [who], lambda ask: ask.player(ladder, who))
             case "lookup":
-                players = given.players
-                return await self._asked(
-                    ladder, query, players, lambda ask: ask.lookup(ladder, players)
-                )
+                some = given.players
+                return await self._asked(ladder, query, some, lambda ask: ask.lookup(ladder, some))
             case "history":
                 return await ask.history(ladder, path["player"], query["limit"], query["before"])
             case "leaderboard":
@@ -254,21 +242,18 @@ class Api:
                 return await self._opened_door().round(ladder, given.body, given.trace, begin)
             case "send-rounds":
                 lines = given.media_type == api.JSON_LINES
-                bodies = lines_in(given.body) if lines else elements_in(given.body)
+                bodies = accept.lines_in(given.body) if lines else accept.elements_in(given.body)
                 return await self._opened_door().rounds(bodies, given.trace)
             case "correct":
                 return await self._opened_door().correction(ladder, given.body, given.trace)
             case "round":
-                place = _place(query)
-                return await self._opened_door().state(
-                    ladder, path["round_id"], place, float(query["wait"])
-                )
+                place, wait_s = _place(query), float(query["wait"])
+                return await self._opened_door().state(ladder, path["round_id"], place, wait_s)
             case _:
                 assert_never(name)
 
     def _beginnings(self, ladder: str, query: dict[str, Any]) -> Beginnings | None:
-        """What finds the ratings with which players of a round begin; None if none is asked for.
-        Raises Refused."""
+        """What finds the ratings with which players begin, if it is asked for. Raises Refused."""
         source, more = query["seed_from"], float(query["seed_sigma"])
         if source is None:
             if more:
@@ -282,8 +267,8 @@ class Api:
     async def _asked(
         self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]
     ) -> T:
-        """The answer to a question, which includes all records up to the offset that it names, if
-        it names one. `players` are those in the answer; None for all."""
+        """The answer to a question, which includes all records up to the offset that it may name.
+        `players` are those in the answer; None for all."""
         offset = query["min_offset"]
         if offset is None:
             return await ask(self._questions)
@@ -318,8 +303,7 @@ class Api:
 
 
 class RawPaths:
-    """Passes the path to the routes as the client sent it, not decoded, so that an id may contain a
-    slash (`%2F`)."""
+    """Passes the path on as the client sent it, so that an id may contain a slash (`%2F`)."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application
@@ -365,10 +349,8 @@ def _place(query: dict[str, Any]) -> RecordPlace | None:
 def _problem_response(refused: Refused) -> Response:
     # The body is incomplete, and the server does not wait for the rest.
     close = {"Connection": "close"} if refused.problem.status in (408, 413) else {}
-    return Response(
-        refused.body, refused.problem.status, media_type=MEDIA_TYPE,
-        headers=refused.headers | close,
-    )  # fmt: skip
+    headers = refused.headers | close
+    return Response(refused.body, refused.problem.status, headers, MEDIA_TYPE)
 
 
 async def _not_found(request: Request, _: Exception) -> Response:

@@ -1,59 +1,54 @@
 """Answers the questions that need the workers' whole beliefs: which changes a result would make,
-and how the factors of the belief explain a rating.
-
-If a `serve` process may read only the index, it refuses these questions with `no-beliefs`. All
-other questions work.
-"""
+how factors explain a rating, and with which ratings of another ladder players begin. A process
+that may read only the index refuses these with `no-beliefs`."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LayoutMismatch, TopicMismatch, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.contract.seeds import SeededPlayer
-from stream_rater.index.answers import AbsentLadder
 from stream_rater.index.entries import History
-from stream_rater.places import live_beliefs
+from stream_rater.index.reader import AbsentLadder, IndexReader
+from stream_rater.places.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs, UnratedLadder
 from stream_rater.places.port import Place
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.wins import Believed
 from stream_rater.replay import what_if
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
+from stream_rater.replay.what_if import RemovedPlayer, believed, playing_as
+from stream_rater.rounds.seed_records import Taken, brought, seeded_players
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve import bodies
-from stream_rater.serve.beginnings import beginnings_of
 from stream_rater.serve.explaining import explain_belief
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Index
 
 MOST_WAITING = 32  # The most questions of an address that may wait for the thread.
-UNKNOWN_S = 30.0
-"""The time after which it asks again for the seasons that have started, if it may not know them."""
+UNKNOWN_S = 30.0  # When to ask again for the seasons that have started, if they cannot be read.
+
+
+UNREADABLE = LaddersDiffer, StaleBeliefs, LayoutMismatch, TopicMismatch, Trouble, Denied
 
 
 class BeliefQuestions:
-    """Answers questions for the event loop, or raises Refused. One thread works on these questions
-    one after the other, so they do not delay requests of other kinds."""
+    """Answers questions for the event loop, or raises Refused. One thread works on one after the
+    other, so they do not delay requests of other kinds."""
 
-    def __init__(
-        self, settings: Settings, ladders: Ladders, index: Index,
-        connect: Callable[[], Place],
-    ) -> None:  # fmt: skip
-        """Prepare to answer. `connect` is called with the first question, in the thread that works
-        on the questions."""
-        self._settings, self._ladders, self._index = settings, ladders, index
-        self._connect = connect
+    def __init__(self, ladders: Ladders, index: IndexReader, connect: Callable[[], Place]) -> None:
+        """`connect` is called with the first question, in the thread."""
+        self._ladders, self._index, self._connect = ladders, index, connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
-        self._live: live_beliefs.LiveBeliefs | None = None
-        self._unknown_until_s = 0.0
-        """Until when the seasons that have started count as not known."""
+        self._live: LiveBeliefs | None = None
+        self._unknown_until_s = 0.0  # Until when the started seasons count as not known.
 
     async def what_if(self, ladder: str, question: bodies.WhatIfQuestion) -> bodies.WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
@@ -70,8 +65,7 @@ class BeliefQuestions:
     async def beginnings(
         self, ladder: str, source: str, more_sigma: float, players: Sequence[str]
     ) -> list[SeededPlayer]:
-        """The ratings of those players who have none on the ladder, and have one on the source.
-        They are on the ladder's scale, and `more_sigma` is added to each sigma."""
+        """What `beginnings_of` finds."""
         published = await self._offsets(ladder, players), await self._offsets(source, players)
 
         def work() -> list[SeededPlayer]:
@@ -83,19 +77,23 @@ class BeliefQuestions:
         return await self._executor.run(work)
 
     async def started_seasons(self, ladder: str) -> Sequence[int]:
-        """The numbers of the seasons that have started on a ladder, in order; none if this process
-        cannot read them."""
+        """The seasons that have started on a ladder, in order; none if it cannot read them."""
+
+        def work() -> Sequence[int]:
+            with _errors_as_problems([]):
+                return self._beliefs.started_seasons(ladder)
+
         if time.monotonic() < self._unknown_until_s:
             return []
         try:
-            return await self._executor.run(partial(self._started_seasons, ladder))
+            return await self._executor.run(work)
         except Refused:
             self._unknown_until_s = time.monotonic() + UNKNOWN_S
             return []
 
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
-        """The offset of the last change in the index of each player who has a counted round. The
-        beliefs that are used must not be older."""
+        """The offset of the last change of each player who has a counted round: what the index has.
+        The beliefs that are used must not be older."""
         try:
             found = await self._index.players(ladder, players)
         except AbsentLadder:
@@ -109,10 +107,6 @@ class BeliefQuestions:
         }
 
     # --- in the thread ---
-
-    def _started_seasons(self, ladder: str) -> Sequence[int]:
-        with _errors_as_problems([]):
-            return self._beliefs.started_seasons(ladder)
 
     def _what_if(
         self, ladder: str, question: bodies.WhatIfQuestion, offsets: Mapping[str, int]
@@ -139,7 +133,7 @@ class BeliefQuestions:
         with _errors_as_problems([]):
             try:
                 pool = self._beliefs.of(ladder, [player], published=offsets).pool
-            except what_if.RemovedPlayer:
+            except RemovedPlayer:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)
             if row is None:
@@ -150,9 +144,9 @@ class BeliefQuestions:
             return explain_belief(player, beliefs, pool.rule, history)
 
     @property
-    def _beliefs(self) -> live_beliefs.LiveBeliefs:
+    def _beliefs(self) -> LiveBeliefs:
         if self._live is None:
-            self._live = live_beliefs.LiveBeliefs(self._ladders, self._connect())
+            self._live = LiveBeliefs(self._ladders, self._connect())
         return self._live
 
 
@@ -161,31 +155,19 @@ def _errors_as_problems(sides: Sequence[bodies.SideQuestion]) -> Iterator[None]:
     """Convert the exceptions that a question raises to Refused."""
     try:
         yield
-    except live_beliefs.UnratedLadder as error:
+    except UnratedLadder as error:
         raise Refused("unknown-ladder", str(error), "path.ladder") from None
-    except what_if.RemovedPlayer as error:
+    except RemovedPlayer as error:
         raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
     except Invalid as error:
         raise Refused("invalid", f"{error.code}: {error}", "body") from None
-    except (
-        live_beliefs.LaddersDiffer,
-        live_beliefs.StaleBeliefs,
-        LayoutMismatch,
-        TopicMismatch,
-        Trouble,
-        Denied,
-    ) as error:
+    except UNREADABLE as error:
         raise Refused("no-beliefs", str(error)) from None
 
 
 def _place_of(player: str, sides: Sequence[bodies.SideQuestion]) -> str:
-    found = [
-        f"body.sides[{i}].players[{k}]"
-        for i, side in enumerate(sides)
-        for k, name in enumerate(side.players)
-        if name == player
-    ]
-    return found[0]
+    i = next(i for i, side in enumerate(sides) if player in side.players)
+    return f"body.sides[{i}].players[{sides[i].players.index(player)}]"
 
 
 def _no_player(ladder: str, player: str) -> Refused:
@@ -196,8 +178,8 @@ def _no_player(ladder: str, player: str) -> Refused:
 
 
 def entries_of(question: bodies.WhatIfQuestion) -> list[Entry]:
-    """The standings of a round with this result. Raises Refused if there is not one rank, or not
-    one score, for each side."""
+    """The standings of a round with this result. Raises Refused without a rank, or with scores but
+    without one, for a side."""
     sides, ranks, scores = question.sides, question.ranks, question.scores
     if len(ranks) != len(sides):
         raise Refused(
@@ -239,3 +221,62 @@ def _changes(
             )
         )  # fmt: skip
     return found
+
+
+Published = Mapping[str, int]
+"""For some players, the offset of the last change that is known to exist."""
+
+
+class _Known(NamedTuple):
+    """What is believed on a ladder about n players."""
+
+    rating: RatingConfig
+    players: Sequence[str]  # (n,) the players, without those who were removed from the ladder.
+    beliefs: Believed
+
+
+def beginnings_of(
+    live: LiveBeliefs, ladders: Ladders, names: tuple[str, str],
+    published: tuple[Published, Published], more_sigma: float, players: Sequence[str],
+) -> list[SeededPlayer]:  # fmt: skip
+    """Those of these players, in order, who have no belief on a ladder and have one on another,
+    with that rating on the ladder's scale.
+
+    `names`: the ladder, and the one from which the ratings come; `published`: of both. `more_sigma`
+    is added to each sigma. A player who was removed from one of the ladders is left out. Raises
+    Refused if the second ladder was never rated, and as `LiveBeliefs.of` does.
+    """
+    ladder, source = names
+    try:
+        there = _known(live, source, players, published[1])
+    except UnratedLadder as error:
+        raise Refused("unknown-ladder", str(error), "query.seed_from") from None
+    played = zip(there.players, there.beliefs.rounds.tolist(), strict=True)
+    wanted = [player for player, rounds in played if rounds]
+    try:
+        here = _known(live, ladder, wanted, published[0])
+    except UnratedLadder:  # nobody has a belief before its first round
+        terms = ladders.find(ladder, 0)
+        if terms is None:
+            return []  # the round is refused
+        rating, new = terms.rating, set(wanted)
+    else:
+        columns = zip(here.players, here.beliefs.rounds.tolist(), strict=True)
+        rating, new = here.rating, {player for player, rounds in columns if not rounds}
+    rows = np.flatnonzero([player in new for player in there.players])
+    chosen = [there.players[row] for row in rows.tolist()]
+    mu, sigma, _ = there.beliefs
+    to = brought(there.rating, rating, mu[rows], sigma[rows], Taken(more_sigma))
+    return seeded_players(rating, chosen, to[0], to[1])
+
+
+def _known(live: LiveBeliefs, ladder: str, players: Sequence[str], published: Published) -> _Known:
+    """What is believed about those of these players who may play on a ladder."""
+    left = list(players)
+    while True:
+        try:
+            known = live.of(ladder, left, None, published)
+            owners = list(playing_as(left, known).values())
+            return _Known(known.pool.rating, left, believed(known.pool, owners))
+        except RemovedPlayer as error:
+            left.remove(error.player)

@@ -1,26 +1,108 @@
 """Sends each event of `rating-changed`, as a server-sent event, to the clients that follow its
-ladder."""
+ladder.
+
+The id of an event is the position in `rating-changed` after it: the next offset of each partition,
+joined by dots. Any `serve` process can resume from it, as far back as its ring reaches.
+"""
 
 import asyncio
+import itertools
 import operator
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
-from stream_rater.index.follower import NewEvent
-from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, later
+from stream_rater.index.log import NewEvent
 from stream_rater.serve.problems import Refused
 
 MOST_FOLLOWERS = 500
-MOST_WAITING = 1000
-"""The most events that may wait for one client. With more, the stream ends, and the client can
-resume it."""
+MOST_WAITING = 1000  # The most events that wait for a client. With more, the stream ends.
 HEARTBEAT_S = 15.0
 RESET = b"event: reset\ndata: {}\n\n"
-"""The text that is sent first if the client missed events that are no longer kept. The client must
-then ask for the ratings again."""
+"""Sent first if the client missed events that are no longer kept: it must ask for the ratings."""
+
+
+RING_SIZE = 10_000  # The events that a process keeps: the last ones of all ladders together.
+MOST_PARTITIONS = 10_000
+
+
+class FeedEvent(NamedTuple):
+    """An event of `rating-changed`, as it was published."""
+
+    partition: int
+    offset: int  # The offset in `rating-changed`.
+    ladder: str
+    value: bytes  # The event, encoded as JSON.
+    positions: tuple[int, ...]  # The position after the event.
+
+    @property
+    def id(self) -> str:
+        """The id of that position. It is made only for those who follow the event's ladder."""
+        return id_of(self.positions)
+
+
+class BadEventId(ValueError):
+    """The text is not an event id of this API."""
+
+
+def id_of(positions: Sequence[int]) -> str:
+    """Encode a position, the next offset of each partition, as an event id."""
+    return ".".join(map(str, positions))
+
+
+def positions_in(event_id: str) -> list[int]:
+    """Decode an event id to its position. Raises BadEventId."""
+    parts = event_id.split(".")
+    if len(parts) > MOST_PARTITIONS or not all(
+        each.isascii() and each.isdecimal() and len(each) < 20 for each in parts
+    ):
+        raise BadEventId("send the last `id` as it came, or none")
+    return [int(each) for each in parts]
+
+
+def later(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The greater offset of the two in each partition. One may lack partitions that were added."""
+    return [max(pair) for pair in itertools.zip_longest(one, other, fillvalue=0)]
+
+
+class Feed:
+    """A ring of the last events, for one thread."""
+
+    def __init__(self, size: int = RING_SIZE) -> None:
+        self._ring: deque[FeedEvent] = deque()
+        self._size = size
+        self.positions: list[int] = []  # The next offset of each partition.
+        self._first: list[int] = []  # By partition, from where on the ring has every event.
+
+    def begin(self, positions: Sequence[int]) -> None:
+        """Empty the ring, and begin again at these positions."""
+        self._ring.clear()
+        self.positions, self._first = list(positions), list(positions)
+
+    def add(self, partition: int, offset: int, ladder: str, value: bytes) -> FeedEvent:
+        """Add the next event of a partition to the ring, and return it."""
+        self.positions[partition] = offset + 1
+        event = FeedEvent(partition, offset, ladder, value, tuple(self.positions))
+        self._ring.append(event)
+        if len(self._ring) > self._size:
+            oldest = self._ring.popleft()
+            self._first[oldest.partition] = oldest.offset + 1
+        return event
+
+    def position_of(self, event_id: str) -> list[int]:
+        """As `positions_in`, with an offset for each partition that exists. Raises BadEventId."""
+        return later(positions_in(event_id), [0] * len(self._first))
+
+    def since(self, wanted: Sequence[int], ladder: str) -> list[FeedEvent] | None:
+        """A ladder's events from a position on, in order; None if the ring no longer has all of
+        them, or if the position has partitions that are not read yet."""
+        if later(wanted, self._first) != wanted or len(wanted) > len(self._first):
+            return None
+        own = (event for event in self._ring if event.ladder == ladder)
+        return [event for event in own if event.offset >= wanted[event.partition]]
 
 
 class _Client:
@@ -28,30 +110,24 @@ class _Client:
 
     def __init__(self, ladder: str, address: str, next_offsets: Sequence[int]) -> None:
         self.ladder, self.address = ladder, address
-        self.next_offsets = list(next_offsets)
-        """For each partition, the next offset that the client has not received."""
+        self.next_offsets = list(next_offsets)  # By partition, what it has not received yet.
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
         """The texts to send; None ends the stream."""
         self.ended = False
-        self.ahead = True
-        """Whether the client may know events of some partition that this process has not read."""
+        self.ahead = True  # Whether the client may know events that this process has not read.
 
     def publish(self, event: FeedEvent, positions: Sequence[int]) -> None:
-        """Queue an event, unless the client knows it. `positions` is the position after the
-        event."""
+        """Queue an event, unless the client knows it. `positions` is that after the event."""
         if event.offset < self.next_offsets[event.partition]:
             return
         self.next_offsets[event.partition] = event.offset + 1
         if self.ahead:
-            self.ahead = any(
-                mine > at for mine, at in zip(self.next_offsets, positions, strict=True)
-            )
+            self.ahead = any(map(operator.gt, self.next_offsets, positions))
         place = id_of(later(self.next_offsets, positions)) if self.ahead else event.id
         self.put(_event_message(event, place))
 
     def put(self, text: bytes | None) -> None:
-        """Queue a text, or the end of the stream for None. If too many texts wait, the stream
-        ends."""
+        """Queue a text, or the end of the stream for None, or if too many texts wait."""
         if self.ended:
             return
         if text is not None and self.queue.qsize() >= MOST_WAITING:
@@ -65,10 +141,8 @@ class Hub:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed, self._clock = Feed(), clock
-        self._clients: dict[_Client, float] = {}
-        """For each client, the time of its arrival. Clients are in order of arrival."""
-        self._published: list[int] = []
-        """For each partition, the next offset that was not published."""
+        self._clients: dict[_Client, float] = {}  # When each has arrived, in that order.
+        self._published: list[int] = []  # By partition, the next offset that was not published.
         self._closed = False
 
     def __len__(self) -> int:
@@ -76,8 +150,8 @@ class Hub:
         return len(self._clients)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Record that reading begins at these positions. It may begin again, with more partitions,
-        too. Then no client receives an event twice, and one that misses some receives RESET."""
+        """Reading begins at these positions, perhaps again, and with more partitions: no client
+        receives an event twice, and one that misses some receives RESET."""
         self._feed.begin(positions)
         added = [0] * (len(positions) - len(self._published))  # nothing of them was published
         self._published += added if self._published else positions
@@ -98,9 +172,9 @@ class Hub:
                     client.publish(event, self._feed.positions)
 
     def checkpointed(self, ends: Sequence[int]) -> None:
-        """Record that the topic's partitions end at these offsets, or did a while ago. If a client
-        arrived long ago and claims to know later events, its id is from another topic. Such a
-        client receives RESET and starts again. One that is only ahead of this process waits."""
+        """The partitions end at these offsets, or did a while ago. A client that arrived long ago
+        and claims to know later events has an id of another topic: it receives RESET. One that is
+        only ahead of this process waits."""
         long_ago_s = self._clock() - HEARTBEAT_S
         for client, arrived_s in self._clients.items():
             if arrived_s > long_ago_s:
@@ -121,8 +195,7 @@ class Hub:
             client.put(None)
 
     def follow(self, ladder: str, last_id: str | None, address: str = "") -> AsyncIterator[bytes]:
-        """Stream a ladder's events after the id `last_id`, or from now on without one. Raises
-        Refused."""
+        """Stream a ladder's events after the id `last_id`, or from now on. Raises Refused."""
         if self._closed or not self._has_room(address):
             raise Refused(
                 "too-many-followers", f"{len(self)} clients follow changes here: ask another "
@@ -156,8 +229,8 @@ class Hub:
         return later(self._feed.positions, self._published)
 
     def _has_room(self, address: str) -> bool:
-        """Whether one more client may follow. If another address has many more clients than this
-        one, its newest stream ends to make room."""
+        """Whether one more client may follow. The newest stream of another address that has many
+        more clients ends to make room."""
         if len(self._clients) < MOST_FOLLOWERS:
             return True
         counts = Counter(client.address for client in self._clients)

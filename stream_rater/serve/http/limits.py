@@ -1,31 +1,32 @@
-"""Limits the requests to the API: their rate, their number at the same time, and their time.
-
-The limits of connections are in `runtime.connections`.
-"""
+"""Who may ask the API, how often, how much at the same time, and for how long. (The limits of
+connections are in `runtime.connections`.)"""
 
 import asyncio
+import hmac
 import math
+import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from stream_rater.config.settings import PREFIX
+from stream_rater.runtime.connections import is_local, is_loopback
 from stream_rater.serve.bodies import MOST_BODY_BYTES
 from stream_rater.serve.problems import Refused
 
 BODY_S = 10.0  # The seconds within which a body must be complete.
 MOST_BODIES_BYTES = 64 * 1024 * 1024
 """The most bytes of all bodies together whose requests are not answered yet."""
-BURST_S = 2.0
-"""The size of a full bucket: an address may send the requests of this many seconds at once."""
-MOST_ADDRESSES = 10_000
-"""The most buckets that are stored. With more, the bucket that was used longest ago is dropped,
-because it is full again by then."""
+BURST_S = 2.0  # An address may send the requests of this many seconds at once.
+MOST_ADDRESSES = 10_000  # The most buckets: the one used longest ago is full again by then.
 
 T = TypeVar("T")
 
@@ -36,16 +37,14 @@ client_writes: ContextVar[bool] = ContextVar("client_writes", default=False)
 
 
 class RateLimit:
-    """A token bucket for each address: `per_second` requests a second, and BURST_S times as many at
-    once. It is for one thread."""
+    """A token bucket for each address: `per_second` requests a second (0: no limit), and BURST_S
+    times as many at once. It is for one thread."""
 
     def __init__(self, per_second: float) -> None:
-        """`per_second` is the number of requests per second; 0 means no limit."""
         self._per_second = per_second
         self._full = max(1.0, BURST_S * per_second)
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """For each address, the number of tokens that were left when its bucket was last used, and
-        the time of that, in seconds."""
+        """By address, how many tokens were left when its bucket was last used, and when, in s."""
 
     def take(self, address: str, now_s: float) -> None:
         """Take a token from the bucket of an address. Raises Refused if it has none."""
@@ -71,12 +70,10 @@ class Shares:
     share an amount of their own. It is for one event loop."""
 
     def __init__(self, most: int, what: str) -> None:
-        """`most` is the amount for readers, and that for writers. `what` is the end of the sentence
-        that says how much is in use."""
+        """`most` is for readers, and again for writers. `what` ends the text of what is used."""
         self._most, self._what = most, what
         self._used: Counter[tuple[bool, str]] = Counter()
-        """The amounts in use, by whether the client may write, and by address; those of all
-        addresses together under an empty one."""
+        """The amounts in use, by whether the client may write, and by address (empty: all)."""
 
     @contextmanager
     def taking(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
@@ -104,9 +101,9 @@ class Shares:
 async def receive(
     request: Request, take: Callable[[int], None], most_bytes: int = MOST_BODY_BYTES
 ) -> bytes:
-    """Receive a whole body of at most `most_bytes`. `take` takes its bytes from a share: those that
-    are announced before the first one comes. Raises Refused if it is too large or too slow, or if
-    the share is too small."""
+    """Receive a whole body of at most `most_bytes`. `take` takes its bytes from a share, at first
+    those that are announced. Raises Refused if it is too large or too slow, or the share too small.
+    """
     too_large = Refused("body-too-large", f"send {most_bytes:,} bytes at most", "body")
     announced = int(request.headers.get("content-length") or 0)
     if announced > most_bytes:
@@ -134,25 +131,19 @@ class _Job(NamedTuple):
 
 
 class FairExecutor:
-    """Threads for long computations. It is for one event loop.
-
-    Each address has its own queue, and the queues are served in turn. So a client that asks many
-    questions delays only its own.
-    """
+    """Threads for long computations. It is for one event loop. Each address has its own queue, and
+    the queues are served in turn, so a client that asks many questions delays only its own."""
 
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        """`threads` is the number of threads, and `max_waiting` the most questions of an address
-        that may wait."""
+        """`max_waiting`: the most questions of an address that may wait."""
         self._pool, self._free = ThreadPoolExecutor(threads, name), threads
         most = 2 * (threads + max_waiting)
         self._shares = Shares(most, "questions that take long wait here: try again")
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
-        """The waiting jobs of each address. Addresses are in the order in which they are served
-        next. No queue is empty."""
+        """The waiting jobs of each address, in the order of service. No queue is empty."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread, and return or raise its outcome. Raises Refused if too many
-        questions wait."""
+        """Run `work` in a thread. Raises Refused if too many questions wait."""
         job = _Job(work, asyncio.get_running_loop().create_future())
         with self._shares.taking(1):
             self._queues.setdefault(client_address.get(), deque()).append(job)
@@ -182,3 +173,84 @@ class FairExecutor:
             else:
                 job.done.set_exception(error)
         self._start()
+
+
+_OF_PROXIES = re.compile(r"^(via$|cf-|x-envoy-|x-original-)|forwarded|proxy|client-ip|real-ip")
+"""The names of headers by which a proxy says for whom it asks."""
+
+Rights = Literal["none", "read", "write"]
+"""What a token allows. The token for writing also allows reading."""
+
+
+class Tokens:
+    """The tokens for reading and writing. Without the first, all may read; without the second, none
+    may write."""
+
+    def __init__(self, read: str, write: str) -> None:
+        self._read, self._write = read.encode(), write.encode()
+
+    def rights(self, authorization: str) -> Rights:
+        """What a request may do whose header `Authorization` has this value."""
+        kind, _, text = authorization.partition(" ")
+        given = text.strip().encode()
+        if kind.lower() != "bearer" or not given:
+            return "none"
+        if self._write and hmac.compare_digest(given, self._write):
+            return "write"
+        return "read" if self._read and hmac.compare_digest(given, self._read) else "none"
+
+    def check_reading(self, rights: Rights) -> None:
+        """Raise Refused if the rights do not suffice to read."""
+        if self._read and rights == "none":
+            raise _unauthorized("TOKEN")
+
+    def check_writing(self, rights: Rights) -> None:
+        """Raise Refused if the rights do not suffice to write."""
+        if rights == "read":
+            raise Refused(
+                "read-only", f"send the token of {PREFIX}SERVE_WRITE_TOKEN", "header.Authorization"
+            )
+        if rights == "none":
+            raise _unauthorized("WRITE_TOKEN")
+
+
+class Sites:
+    """Whose pages may ask where no token is needed. A browser of this machine lets each page send
+    requests to it: by a form, which no CORS rule stops, and by a name of the page's own that leads
+    to this machine, whose answers it reads (DNS rebinding)."""
+
+    def __init__(self, address: str, origins: Sequence[str]) -> None:
+        """The process listens at `address`. Pages of `origins` may ask; `*`: of any site."""
+        self._any = not is_local(address) or "*" in origins
+        self._names = {urlsplit(each).netloc for each in origins}
+
+    def check_reading(self, headers: Headers) -> None:
+        """Raise Refused if a request to this machine names another host: browsers name one."""
+        for host in filter(None, headers.getlist("host")):
+            if not (self._any or host in self._names or is_loopback(host)):
+                raise Refused(
+                    "foreign-page", f"ask for localhost or 127.0.0.1; or name https://{host[:80]} "
+                    f"in {PREFIX}SERVE_CORS; or set {PREFIX}SERVE_TOKEN, and send it",
+                    "header.Host",
+                )  # fmt: skip
+
+    @staticmethod
+    def check_writing(headers: Headers, version: str) -> None:
+        """Raise Refused unless a program of this machine sends the request, or this process's page.
+        `version` is that of HTTP."""
+        cure = f"set {PREFIX}SERVE_WRITE_TOKEN, and send it"
+        by = [name for name in headers if _OF_PROXIES.search(name)]
+        if by or version == "1.0":  # the version of proxies that add no header
+            what = f"header {by[0]}" if by else "HTTP/1.0"
+            raise Refused("writing-off", f"a proxy sends it ({what}): {cure}", "header")
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        sites = set(headers.getlist("sec-fetch-site")) - {"none", "same-origin"}
+        own = len(hosts) == 1 and is_loopback(hosts[0]) and {*origins} <= {f"http://{hosts[0]}"}
+        if sites or not own:
+            raise Refused("foreign-page", cure, "header.Origin")
+
+
+def _unauthorized(name: str) -> Refused:
+    return Refused(
+        "unauthorized", f"send the header `Authorization: Bearer {name}`", "header.Authorization"
+    )
