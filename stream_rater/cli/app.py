@@ -15,8 +15,6 @@ import click
 
 from stream_rater.cli import lab, offline, service, store
 from stream_rater.cli.correct import correct
-from stream_rater.cli.evidence import evidence
-from stream_rater.cli.predict import predict
 from stream_rater.cli.seed import reset, seed
 from stream_rater.columns import compile_progress
 
@@ -60,10 +58,9 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    store.backup, store.checkpoint, offline.convert, correct, offline.demo,
-    store.drop_index, store.erase, lab.evaluate, evidence, store.inspect, store.move, predict,
-    offline.rate,
-    store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
+    store.backup, store.checkpoint, offline.convert, correct, offline.demo, store.drop_index,
+    store.erase, lab.evaluate, lab.evidence, store.inspect, store.move, offline.predict,
+    offline.rate, store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
     service.serve, service.standalone, service.submit, lab.tune, store.verify, service.watch,
 ):  # fmt: skip
     main.add_command(command)

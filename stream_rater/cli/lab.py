@@ -5,6 +5,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import click
 import msgspec
 
 from stream_rater.cli import options as common
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.cli.options import one_line_errors
+from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import AIMS
@@ -200,3 +202,24 @@ def _tune_topic(settings: Settings, ladder: str, system: str | None, **options: 
         )
         print(entry, end="")
     tuned.conclude()
+
+
+LABORATORY = "tests.benchmarks.lab.command"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@one_line_errors
+def evidence(words: tuple[str, ...]) -> None:
+    """Run the laboratory: in a checkout of the repository only, as `make evidence` does.
+
+    It redoes the evidence of the Elo-MMR paper on your data, and compares all systems on games.
+    `make evidence ARGS=--help` shows its options.
+    """
+    try:
+        laboratory = import_module(LABORATORY)
+    except ModuleNotFoundError as error:
+        if not LABORATORY.startswith(str(error.name)):
+            raise
+        raise Failed("evidence needs a checkout of the repository: `make evidence` there") from None
+    laboratory.evidence.main(list(words), "stream-rater evidence", standalone_mode=False)

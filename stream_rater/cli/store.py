@@ -35,7 +35,7 @@ def rebuild(replace: bool, cores: int | None, fill: int | None, settings: Settin
 def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
     applied sooner. Workers may run at the same time."""
-    from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
+    from stream_rater.operations.ladder_replay import checkpoint as make_checkpoints
 
     make_checkpoints(common.servers_of(settings_path, "checkpoint"), ladders)
 
@@ -111,7 +111,7 @@ def verify(
     --sample, those of some ladders: it says how many, and that nothing else is proven. With
     --mirror, the log with its mirror: the same records must be accepted at the same offsets."""
     if mirror is not None:
-        from stream_rater.operations.mirror import compare_mirror
+        from stream_rater.operations.verify import compare_mirror
 
         if sample is not None or cores is not None:
             raise BadConfiguration("--mirror compares no beliefs: leave --sample and --cores out")
@@ -144,7 +144,7 @@ def inspect(ladder: str | None, player: str | None, settings: Settings) -> None:
 @common.one_line_errors
 def backup(file: Path, to: Path) -> None:
     """Copy a data file to a new file, while its process may run, and check the copy."""
-    from stream_rater.operations.backup import backup as copy
+    from stream_rater.operations.move import backup as copy
 
     print(copy(file, to))
 

@@ -141,11 +141,11 @@ class Cutoff:
         *, everything: bool = False, replayed: dict[int, int] = NO_OFFSETS,
         lost: Collection[int] = (),
     ) -> None:  # fmt: skip
-        """`everything`: each round before `sent` counts, because the parts are of another history
-        (`torn_logs`). `replayed`: by partition, up to where an earlier rebuild took all rounds for
-        that reason. `lost`: the partitions that lost records. A part, or an event, that names a
-        lower offset than `replayed`, or any of these partitions, says nothing: it may be of a lost
-        round."""
+        """`everything`: each round before `sent` counts, as the parts are of another history
+        (`lost_rounds`). `replayed`: by partition, up to where an earlier rebuild took all rounds
+        for that reason. `lost`: the partitions that lost records. A part, or an event, that names a
+        lower offset than `replayed`, or any of these partitions, may be of a lost round: it says
+        nothing."""
         self._everything = everything
         self.closes = bool(lost)
         """Whether the rebuild closes partitions (`lost_rounds`). Then it publishes all that was

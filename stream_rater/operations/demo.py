@@ -19,7 +19,7 @@ from stream_rater.operations.compare_store import compare
 from stream_rater.operations.corrections import removed
 from stream_rater.operations.dry_run import Move, move
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.embedded import SHARDS, EmbeddedEngine
+from stream_rater.runtime.engine import SHARDS, EmbeddedEngine
 
 LADDER = "ranked"
 PLAYERS = 60

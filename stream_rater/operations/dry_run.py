@@ -74,7 +74,7 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
             preview = _preview(RoundsFile(file).records, plan, ladders, settings)
     else:
         from stream_rater import places
-        from stream_rater.operations.live_log import live_log
+        from stream_rater.operations.ladder_replay import live_log
 
         with named_failures(), places.opened(settings) as place:
             corrections.check_accepting(plan, ladders, place.end_of)

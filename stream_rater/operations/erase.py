@@ -16,7 +16,7 @@ from stream_rater.operations.migrate import Migration, mentions_in
 from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
 from stream_rater.places import checks
 from stream_rater.rounds.validation import id_mistake
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted
 
 RANDOM_BYTES = 8  # The number of random bytes in a pseudonym that the operator has not chosen.
@@ -34,7 +34,7 @@ def erase(
     BadConfiguration or Failed.
     """
     pseudonym, ladders = pseudonym_of(player, name), ladders_of_settings(settings)
-    malloc.configure()
+    startup.configure()
     with named_failures(), places.opened(settings, writes=not dry_run) as place:
         selfcheck.check()
         place.check_erasable(prefix, delete=delete_old)

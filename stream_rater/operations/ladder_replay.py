@@ -1,12 +1,17 @@
 """Replays the log of one ladder to an offset, for a command that writes nothing to the log or the
-store. It begins at a checkpoint of the ladder, if there is one that fits."""
+store: from a checkpoint of the ladder, if there is one that fits. `stream-rater checkpoint` makes
+checkpoints ahead of time, from which corrections of recent rounds replay the log."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stream_rater import places
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections import correction_ports
@@ -20,7 +25,8 @@ from stream_rater.places.port import FailureHook, Place
 from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.edits import StartedSeason
 from stream_rater.replay.pool import Pool
-from stream_rater.runtime.progress import progress
+from stream_rater.runtime import selfcheck
+from stream_rater.runtime.progress import progress, track
 
 
 class Replayed(NamedTuple):
@@ -99,3 +105,66 @@ def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -
             except StopIteration as ended:
                 done = ended.value
             bar.update(task, completed=job.progress)
+
+
+BY_FILE = "give a file that has them, by --file"
+
+
+def live_log(
+    place: Place, ladders: Ladders, ladder: str, cure: str = BY_FILE
+) -> tuple[Callable[[], Iterator[Record]], int]:
+    """A function, and the ladder's partition. At each call, the function yields all records that
+    the partition has now. It does not read later records.
+
+    `cure`: the way out if rounds were deleted. Raises BadConfiguration if the ladders file is not
+    that of the workers, and Failed with the cure if rounds were deleted.
+    """
+    checks.agreed(place, ladders, "nothing was rated", only=ladder)
+    partition = partition_of(ladder, place.partitions)
+    if (start := place.starts()[partition]) > 0:
+        raise Failed(
+            f"{place.name}, partition {partition} starts at {start}: the rounds before it were "
+            f"deleted, and ratings cannot be computed without them: {cure}"
+        )
+    end = place.stable_end(partition)
+    return lambda: track(place.rounds(partition, end), place.name, end), partition
+
+
+def known_ladders(place: Place, ladders: Ladders) -> list[str]:
+    """The ladders that were rated, and those that the ladders file names."""
+    return sorted({*place.ladder_log().ladders, *ladders.ladders} - {TEMPLATE})
+
+
+def checkpoint(settings: Settings, named: Sequence[str]) -> None:
+    """Make a checkpoint of each of these ladders; if none is named, of each ladder that has rounds.
+
+    A checkpoint includes all rounds that are finished now. Workers may run at the same time. Raises
+    BadConfiguration or Failed.
+    """
+    ladders = ladders_of_settings(settings)
+    with named_failures(), places.opened(settings) as place:
+        selfcheck.check()
+        place.check_whole()
+        finished = {p: each.offset or 0 if each else 0 for p, each in place.commits().items()}
+        # Read last, so that it covers everything before the offsets.
+        ladder_log = place.ladder_log()
+        for ladder in named or sorted(ladder_log.ladders):
+            replay = LadderReplay(place, ladders, ladder_log, ladder, "no checkpoint was made")
+            _make(replay, finished[partition_of(ladder, place.partitions)])
+
+
+def _make(replay: LadderReplay, end: int) -> None:
+    """Make a checkpoint at this offset of the ladder's partition, and print a line about it. Raises
+    Failed."""
+    began_s, failures, ladder = time.monotonic(), list[str](), shown(replay.ladder)
+    job = replay.run(end, failures.append)
+    if job.checkpoint_players is None and failures:
+        raise Failed(f"ladder {ladder!r}: no checkpoint was made: {failures[0]}")
+    result = f"there is one of all rounds before offset {end} of partition {replay.partition}"
+    if job.checkpoint_players is not None:
+        took_s = time.monotonic() - began_s
+        result = (
+            f"{job.checkpoint_players:,} players, of the rounds before offset {end} of partition "
+            f"{replay.partition}, in {took_s:.1f} s"
+        )
+    print(f"ladder {ladder!r}: {result}")

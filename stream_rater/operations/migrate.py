@@ -13,9 +13,10 @@ The old log does not change before that. The beliefs do, where both places share
 `rebuild --replace` at the old place computes them again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -26,14 +27,15 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import offset_of, rating_changed_from_json, shown
 from stream_rater.contract.record import Player, Record
+from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
-from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.places import checks
 from stream_rater.places.port import Place, Standings
+from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.progress import counted, track, track_batches
@@ -42,6 +44,72 @@ T = TypeVar("T")
 
 AT_ONCE = 5000  # The number of records that are validated together.
 AFTER_ALL = 2**62  # An offset after all records.
+
+# On a ladder with corrections, a rebuild fills the fields SET_BY_CORRECTIONS in another way than
+# workers do. So digests on such a ladder leave these fields out, and a belief without rounds has no
+# digest. Seeds and resets are no corrections.
+Digests = dict[Player, bytes]
+
+
+def digests_of(
+    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
+) -> Digests:
+    """The digest of each belief. `batches`: players with their encoded beliefs. `corrected`: the
+    ladders with corrections. Raises Failed if this release cannot read one."""
+    digests: Digests = {}
+    try:
+        for batch in batches:
+            digests |= _digests_of(batch, corrected)
+    except belief_record.UnknownRecord as error:
+        raise Failed(str(error)) from None
+    return digests
+
+
+def _digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
+    digests = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
+    others = [belief for belief in beliefs if belief[0][0] in corrected]
+    if others:
+        decoded = belief_record.decode([data for _, data in others], 0, 0.0, 1.0)
+        played = (decoded.header["rounds"] > 0).tolist()
+        for name in SET_BY_CORRECTIONS:
+            decoded.header[name] = 0
+        normalized = zip(others, belief_record.encode(decoded), played, strict=True)
+        digests |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
+    return digests
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class StoreDifference(NamedTuple):
+    """The players whose beliefs are only in the first store, only in the second, or differ."""
+
+    missing: list[Player]
+    surplus: list[Player]
+    differing: list[Player]
+
+    @property
+    def first(self) -> Player | None:
+        """One of these players; None if there is none."""
+        return next(iter([*self.differing, *self.missing, *self.surplus]), None)
+
+    def __str__(self) -> str:
+        """The numbers of these players, and one of them, for an error message."""
+        ladder, player = map(shown, self.first or ("", ""))
+        return (
+            f"{len(self.differing)} beliefs are different, {len(self.missing)} missing and "
+            f"{len(self.surplus)} too many, first ladder {ladder!r}, player {player!r}"
+        )
+
+
+def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> StoreDifference:
+    """Compare the digests of two stores."""
+    return StoreDifference(
+        [player for player in before if player not in after],
+        [player for player in after if player not in before],
+        [player for player, data in after.items() if before.get(player, data) != data],
+    )
 
 
 class Migration:

@@ -1,21 +1,23 @@
 """`stream-rater move`: moves a data file, or the topics of another Kafka, to Kafka and Redis
-(`migrate`).
+(`migrate`). `stream-rater backup`: copies a data file while a process may write to it.
 
 The topics and Redis of the new place must be empty. Redis is marked as half of a move, which all
 refuse, until what was copied is compared. Then the old place is marked as moved, so that no round
 is rated in two places. It does not change before: until then it can be used on, or moved again.
 """
 
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, named_failures, with_cure
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures, with_cure
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.operations.migrate import Migration
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.places.file import FilePlace
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted
 
 
@@ -51,7 +53,7 @@ def move(settings: Settings, old: Settings) -> None:
     """Move what is at the place of the settings `old` to that of `settings`, on Kafka."""
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(old, writes=True) as source:
-        malloc.configure()
+        startup.configure()
         selfcheck.check()
         new = structs.replace(settings, data="", partitions=source.partitions)
         with places.opened(new) as target:
@@ -78,3 +80,27 @@ def move(settings: Settings, old: Settings) -> None:
             f"equal to those in {source.name}, bit for bit. Next: start `stream-rater run`, and "
             "give game backends the new address"
         )
+
+
+def backup(path: Path, to: Path) -> str:
+    """Copy a data file as it is at one instant to a new file, and check the copy. Returns a line
+    about it.
+
+    The copy has its name only once it is whole and on the disk. Raises Failed.
+    """
+    with named_failures():
+        _check_free(to)
+        with closing(FilePlace(Settings(), path)) as file, file.copied_to(to) as copy:
+            if faults := copy.faults():
+                raise Failed(f"{path}: its copy is damaged, so it is, too: {faults[0]}")
+            rounds, changes = sum(copy.ends()), sum(copy.changed_ends())
+            _check_free(to)
+    return (
+        f"{to}: {counted(rounds, 'record')} and {counted(changes, 'rating change')}; `stream-rater "
+        f"verify --data {to}` compares its ratings with its rounds"
+    )
+
+
+def _check_free(to: Path) -> None:
+    if to.exists():
+        raise Failed(f"{to}: there is such a file already: name another one")

@@ -20,8 +20,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations import corrected_rebuild, rebuild_store, verify
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
-from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets
-from stream_rater.operations.torn_logs import reached
+from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets, reached
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.parts.schema import UnknownPart
 from stream_rater.pipeline.ports import SourceCommit
@@ -31,7 +30,7 @@ from stream_rater.replay.checkpoint import heads_in
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import MissingVerdicts
 from stream_rater.replay.ledger import verdicts_of_log
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import advancing, counted, track, track_batches
 
 MOST_AHEAD = 4  # The number of batches that are read, or encoded, ahead.
@@ -45,7 +44,7 @@ def rebuild(
     partition that lost some; None: MOST_FILLERS. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
-    malloc.configure()
+    startup.configure()
     with named_failures():
         selfcheck.check()
         check = partial(_check_new, ladders, replace)

@@ -25,7 +25,7 @@ from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place, SeasonWriter
 from stream_rater.replay.edits import StartedSeason
 from stream_rater.replay.standings import Standings
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted, track
 
 MOST_TROUBLES = 20  # How often in a row a page may fail to be written before the command gives up.
@@ -50,7 +50,7 @@ def season_standings(
     BadConfiguration or Failed.
     """
     ladders = ladders_of_settings(settings)
-    malloc.configure()
+    startup.configure()
     with named_failures(), places.opened(settings) as place:
         selfcheck.check()
         place.check_rated(ladder, wait_s)

@@ -153,7 +153,7 @@ def _read(
     ladder cannot be read are included), and the growth of the ladder's partition. Raises
     BadConfiguration or Failed."""
     from stream_rater import places
-    from stream_rater.operations import live_log
+    from stream_rater.operations import ladder_replay
 
     growth, window, rejected = GrowthForecast(), settings.duplicate_window, Counter[str]()
 
@@ -172,10 +172,10 @@ def _read(
         ))  # fmt: skip
 
     with named_failures(), places.opened(settings) as place:
-        read_log, _ = live_log.live_log(place, ladders, ladder, CURE)
+        read_log, _ = ladder_replay.live_log(place, ladders, ladder, CURE)
         sessions = with_verdicts(once, read_log, ladders, window, place.partitions)
         if not sessions:
-            known = live_log.known_ladders(place, ladders)
+            known = ladder_replay.known_ladders(place, ladders)
             others = [name for name in known if name != ladder]
             more = f"; {rejections(rejected)}" if rejected else ""
             raise Failed(f"{unknown_ladder(ladder, others)}{more}")

@@ -19,11 +19,10 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, selfcheck
-from stream_rater.runtime.engine import Engine, Machine
-from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime.engine import Engine, FileRoundLog, Machine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
-from stream_rater.runtime.round_log import FileRoundLog
+from stream_rater.runtime.startup import check_ladders
 
 STARTING = "it is starting: the kernels are prepared"
 

@@ -4,10 +4,11 @@ the progress of corrections, and the lag."""
 import time
 from collections import Counter as Counts
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from logging import DEBUG
+from typing import Final
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -375,3 +376,55 @@ class Lag(Collector):
 
 def _by_partition(name: str, text: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=["topic", "partition"])
+
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation import tracecontext
+except ImportError:
+    AVAILABLE = False
+else:
+    AVAILABLE = True
+
+NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the name of its spans.
+
+
+def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
+    """A context manager that records a span for each traced round of a topic."""
+    return _Spans(NAMES[role], topic).around if AVAILABLE else no_spans
+
+
+class _Spans:
+    def __init__(self, name: str, topic: str) -> None:
+        self._name, self._topic = name, topic
+        self._tracer = trace.get_tracer("stream-rater")
+        self._reader = tracecontext.TraceContextTextMapPropagator()
+
+    @contextmanager
+    def around(self, rounds: Iterable[Traced]) -> Iterator[None]:
+        """One span per round, each as long as the block. They record an exception of the block."""
+        spans = [self._start_span(each) for each in rounds]
+        try:
+            yield
+        except Exception as error:
+            for span in spans:
+                span.record_exception(error)
+                span.set_status(trace.StatusCode.ERROR, str(error))
+            raise
+        finally:
+            for span in spans:
+                span.end()
+
+    def _start_span(self, traced: Traced) -> "trace.Span":
+        carried = {name: value.decode() for name, value in traced.trace.headers()}
+        attributes: dict[str, str | int] = {
+            "messaging.system": "kafka",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": self._topic,
+            "messaging.destination.partition.id": str(traced.partition),
+            "messaging.kafka.offset": traced.offset,
+            "stream_rater.ladder": traced.ladder,
+            "stream_rater.round_id": traced.round_id,
+        }
+        context = self._reader.extract(carried)
+        return self._tracer.start_span(self._name, context, trace.SpanKind.CONSUMER, attributes)

@@ -33,7 +33,7 @@ from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime import embedded
+from stream_rater.runtime.engine import EmbeddedEngine
 
 EXPECTED = "77b24cd7e617f768"
 """The result of `fingerprint` on every machine. It changes with KERNEL_VERSION and with the test
@@ -131,7 +131,7 @@ def slow_processor() -> str | None:
 def compile_for(rating: RatingConfig) -> None:
     """Compile all kernels that both state machines call for a ladder with this configuration, by
     rating a few rounds one after the other, and then some together."""
-    engine = embedded.EmbeddedEngine(any_ladder(rating))
+    engine = EmbeddedEngine(any_ladder(rating))
     for number in range(6):
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)

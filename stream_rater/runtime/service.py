@@ -28,11 +28,10 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import http, log, malloc, selfcheck
-from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime import http, log, selfcheck, startup
 from stream_rater.runtime.metrics import Metrics, not_after
-from stream_rater.runtime.observer import Lag, ServiceObserver
-from stream_rater.runtime.spans import spans_of
+from stream_rater.runtime.observer import Lag, ServiceObserver, spans_of
+from stream_rater.runtime.startup import check_ladders
 
 STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
 
@@ -430,7 +429,7 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
         selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
         service.on_stop = _end_in_time
-        malloc.configure()
+        startup.configure()
         server = _serve_http(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())

@@ -14,7 +14,7 @@ from stream_rater.index.process import IndexProcess
 from stream_rater.index.reader import IndexReader
 from stream_rater.places import log_to_follow
 from stream_rater.places.file import FilePlace
-from stream_rater.runtime import malloc
+from stream_rater.runtime import startup
 from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.file_engine import FileEngine
 from stream_rater.serve.door.following import DoorParts
@@ -79,7 +79,7 @@ class Standalone:
     def listen(self) -> None:
         """Run the engine and the index until `stop`. Raises the exception that ended one of
         them."""
-        malloc.configure()
+        startup.configure()
         self.engine.start(self._index.stop)
         try:
             self._index.listen()

@@ -26,7 +26,7 @@ from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
 from tests.builders.commands import done, execute, run

@@ -25,7 +25,7 @@ from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.round_log import RoundLog
+from stream_rater.runtime.engine import RoundLog
 from stream_rater.serve.bodies import (
     CorrectionTaken,
     RoundsTaken,
