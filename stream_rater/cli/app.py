@@ -1,9 +1,6 @@
-"""`stream-rater …`: the group of all commands.
-
-The exit code is 0 for success, 1 for failed work and 2 for wrong usage. A command parses its
-arguments, calls one function of `operations`, and prints the result. It imports that function only
-when it is called. So `--help` is fast, and `evaluate` needs no client of Kafka or Redis.
-"""
+"""`stream-rater …`: the group of all commands. The exit code is 0 for success, 1 for failed work
+and 2 for wrong usage. A command calls one function of `operations`, which it imports only then: so
+`--help` is fast, and `evaluate` needs no client of Kafka or Redis."""
 
 import os
 import signal
@@ -19,8 +16,7 @@ from stream_rater.cli.seed import reset, seed
 from stream_rater.columns import compile_progress
 
 READER_ENDED = 128 + signal.SIGPIPE
-"""The exit code of a command if the reader of its output, such as `head`, has ended. Shells use
-this code for SIGPIPE."""
+"""The exit code if the reader of the output, such as `head`, has ended: that of shells."""
 
 
 def _end_quietly() -> NoReturn:

@@ -1,11 +1,9 @@
-"""Compiles kernels in several processes: `python -m stream_rater.cli.compile_kernels`.
-
-It is part of `make python` and `make setup`. It compiles what workers and commands need for the
-systems that the documents use, `USUAL`; with `--all`, which images and wheels use, for every
-system. The work is divided into parts. Each part begins with other kernels, and processes share
-what they compile, so that few of them wait for each other. One process more than there are
-processors does the parts, because one of them often waits.
-"""
+"""Compiles kernels in several processes: `python -m stream_rater.cli.compile_kernels`, of `make
+python` and `make setup`. It compiles what workers and commands need for the systems that the
+documents use, `USUAL`; with `--all`, which images and wheels use, for every system. Each part of
+the work begins with other kernels, and processes share what they compile, so that few of them wait
+for each other. One process more than there are processors does the parts, because one often
+waits."""
 
 import argparse
 import multiprocessing
@@ -153,8 +151,7 @@ class _Reports(Watcher):
 
 
 def side_by_side(parts: Sequence[Part], processes: int) -> None:
-    """Do the parts in so many processes. What a process could not do because it was killed is not
-    done; any other error is raised."""
+    """Do the parts in processes. A killed one leaves its part undone; other errors are raised."""
     context = multiprocessing.get_context("fork")
     queue: SimpleQueue[_Report | None] = context.SimpleQueue()
     with ProcessPoolExecutor(processes, context, _report_to, (queue,)) as pool:

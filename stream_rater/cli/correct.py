@@ -56,8 +56,7 @@ _SENDING = (
 
 
 def _sending(build: Build) -> Callable[..., None]:
-    """A command that sends the corrections that `build` returns, or shows their effect. It has the
-    options that all these commands share."""
+    """A command that sends the corrections of `build`, or shows their effect, with all options."""
 
     @options.one_line_errors
     @wraps(build)
@@ -65,9 +64,8 @@ def _sending(build: Build) -> Callable[..., None]:
         settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
         form: str | None, **given: Any,
     ) -> None:  # fmt: skip
-        only = {"--file": file, "--top": top, "--format": form}
-        if not dry_run and (named := [name for name, value in only.items() if value is not None]):
-            raise BadConfiguration(f"{named[0]} is for --dry-run: add it, or leave {named[0]} out")
+        if not dry_run:
+            options.only_with("--dry-run", {"--file": file, "--top": top, "--format": form})
         settings = options.settings_of(settings_path)
         plan = build(**given)
         if dry_run:

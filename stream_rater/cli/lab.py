@@ -1,5 +1,4 @@
-"""`stream-rater evaluate` and `tune`: how well ratings predict rounds, and which parameters do it
-better."""
+"""`stream-rater evaluate`, `tune` and `evidence`: how well ratings predict rounds."""
 
 import gc
 import sys
@@ -13,7 +12,6 @@ import click
 import msgspec
 
 from stream_rater.cli import options as common
-from stream_rater.cli.options import one_line_errors
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
@@ -26,13 +24,9 @@ CONFIGURATIONS = {".json", ".toml"}
 
 @contextmanager
 def short_run() -> Iterator[None]:
-    """Set up the interpreter for a short run: no garbage collection, and ten times as many switches
-    between threads.
-
-    Garbage collection is off for the whole run and at its end: one collection takes 50 ms, and the
-    run makes no reference cycles. Threads hold the interpreter only briefly before they run a
-    kernel, so frequent switches cost less than waiting.
-    """
+    """Set up a short run: no garbage collection, and ten times as many switches between threads.
+    Collection stays off to the end: one takes 50 ms, and the run makes no reference cycles. Threads
+    hold the interpreter only briefly before a kernel, so switches cost less than waiting."""
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(interval_s / 10.0)
     gc.disable()
@@ -151,10 +145,9 @@ def tune(
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
         _tune_topic(common.settings_of(settings_path), ladder, system, **options)
         return
-    only = {"--ladder": ladder, "--settings": settings_path, "--data": common.given_data() or None}
-    for name, value in only.items():
-        if value is not None:
-            raise BadConfiguration(f"{name} is for --from-topic: add it, or leave {name} out")
+    data = common.given_data() or None
+    only = {"--ladder": ladder, "--settings": settings_path, "--data": data}
+    common.only_with("--from-topic", only)
     if rounds is None:
         raise BadConfiguration("give a file of rounds, or --from-topic and --ladder")
     present = read_rating(config) if config else None
@@ -209,7 +202,7 @@ LABORATORY = "tests.benchmarks.lab.command"
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@one_line_errors
+@common.one_line_errors
 def evidence(words: tuple[str, ...]) -> None:
     """Run the laboratory: in a checkout of the repository only, as `make evidence` does.
 

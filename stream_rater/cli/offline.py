@@ -218,8 +218,8 @@ def predict(
     A side is a player, or several with commas between: ann,bob cy,dee. If an id has a comma, write
     the side as a JSON list. Who has not played yet is a newcomer.
     """
-    if config is not None and file is None:
-        raise BadConfiguration("--config is for --file: add it, or leave --config out")
+    if file is None:
+        options.only_with("--file", {"--config": config})
     if ladder is None and file is None:
         raise BadConfiguration("give --ladder, or a file of rounds by --file")
     from stream_rater.operations import predict as operation

@@ -1,5 +1,4 @@
-"""`stream-rater run`, `serve` and `standalone`: the processes of the service; `submit`, `watch` and
-`rejected`: commands that write and read its topics."""
+"""`stream-rater run`, `serve`, `standalone`; `submit`, `watch`, `rejected`: service and topics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
-@common.SETTINGS
-@common.one_line_errors
-def run(role: str, settings_path: Path | None) -> None:
+@common.with_settings
+def run(role: str, settings: Settings) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    settings = common.servers_of(settings_path, "run")
+    common.check_servers(settings, "run")
     _log_compiling("service")
     from stream_rater.runtime.service import run as run_worker
 
@@ -35,17 +33,19 @@ def run(role: str, settings_path: Path | None) -> None:
 
 
 @click.command()
-@common.SETTINGS
-@common.one_line_errors
-def serve(settings_path: Path | None) -> None:
+@common.with_settings
+def serve(settings: Settings) -> None:
     """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C.
 
     It needs the ladders file of the workers (STREAM_RATER_LADDERS): with another one, answers about
     newcomers and predictions are wrong.
     """
-    settings = common.servers_of(settings_path, "serve")
+    common.check_servers(settings, "serve")
     _log_compiling("serve")
-    serve_api(settings)
+    from stream_rater.serve.service import parts_of_service
+
+    ladders = ladders_of_settings(settings)
+    _serve(settings, ladders, parts_of_service(settings, ladders))
 
 
 @click.command()
@@ -73,14 +73,6 @@ def _log_compiling(role: str) -> None:
     from stream_rater.runtime import log
 
     compile_progress.in_log(log.logger(role).info)
-
-
-def serve_api(settings: Settings) -> None:
-    """Serve the API until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
-    from stream_rater.serve.service import parts_of_service
-
-    ladders = ladders_of_settings(settings)
-    _serve(settings, ladders, parts_of_service(settings, ladders))
 
 
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:

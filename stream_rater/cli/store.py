@@ -1,5 +1,4 @@
-"""`stream-rater rebuild`, `checkpoint`, `drop-index`, `season-standings`, `erase`, `verify`,
-`inspect`, `backup` and `move`: for operators."""
+"""`stream-rater rebuild`, `verify`, `inspect` and others that operators need."""
 
 from pathlib import Path
 
@@ -30,20 +29,19 @@ def rebuild(replace: bool, cores: int | None, fill: int | None, settings: Settin
 
 @click.command()
 @click.argument("ladders", nargs=-1, metavar="[LADDER]...")
-@common.SETTINGS
-@common.one_line_errors
-def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
+@common.with_settings
+def checkpoint(ladders: tuple[str, ...], settings: Settings) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
     applied sooner. Workers may run at the same time."""
     from stream_rater.operations.ladder_replay import checkpoint as make_checkpoints
 
-    make_checkpoints(common.servers_of(settings_path, "checkpoint"), ladders)
+    common.check_servers(settings, "checkpoint")
+    make_checkpoints(settings, ladders)
 
 
 @click.command("drop-index")
-@common.SETTINGS
-@common.one_line_errors
-def drop_index(settings_path: Path | None) -> None:
+@common.with_settings
+def drop_index(settings: Settings) -> None:
     """Delete the index that `serve` of earlier releases kept in Redis. It is refused while such a
     process may run."""
     import time
@@ -52,7 +50,7 @@ def drop_index(settings_path: Path | None) -> None:
     from stream_rater.config.errors import named_failures
     from stream_rater.runtime.progress import counted
 
-    settings = common.servers_of(settings_path, "drop-index")
+    common.check_servers(settings, "drop-index")
     with named_failures():
         count = places.drop_index(settings, time.time())
     print(f"{counted(count, 'key')} of the old index deleted")

@@ -1,8 +1,5 @@
-"""The tables of `evaluate` and `tune`, and the TOML that `tune` proposes for a ladders file.
-
-Each measure has a row and each configuration a column, so that a table of a few configurations fits
-into a terminal of 80 columns.
-"""
+"""The tables of `evaluate` and `tune`, and the TOML that `tune` proposes for a ladders file. Each
+measure has a row and each configuration a column, to fit into 80 columns of a terminal."""
 
 import json
 import re
@@ -28,11 +25,7 @@ from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 if TYPE_CHECKING:
-    from stream_rater.evaluation.proposal import (
-        TuningProposal,  # `evaluate` does not need them, and they take long to load
-    )
-
-    pass
+    from stream_rater.evaluation.proposal import TuningProposal  # it takes long to load
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
@@ -56,8 +49,8 @@ BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # A key of TOML that needs no quotes.
 
 
 def show_accuracy(rows: Sequence[Evaluation], *, calibration: bool) -> None:
-    """Print tables for each file: one of the accuracy, one of the differences, and, if
-    `calibration`, one of the calibration of each configuration."""
+    """Print each file's accuracy, the differences, and if wanted each configuration's
+    calibration."""
     console = table_console()
     for file, group in groupby(rows, lambda row: row.file):
         of_file = list(group)
@@ -82,8 +75,7 @@ def _accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
 
 
 def _scored(rows: Sequence[Evaluation]) -> Iterator[tuple[str, list[str]]]:
-    """Yield rows of counts: what the measures score, and what log loss and Brier score leave
-    out."""
+    """Yield rows of counts: what is scored, and what log loss and Brier score leave out."""
     yield "rounds scored", [f"{row.rounds_scored:,} of {row.rounds:,}" for row in rows]
     yield "pairs scored", [f"{row.pairs_scored:,}" for row in rows]
     for heading, name in (
@@ -156,9 +148,8 @@ def _interval(gap: Difference) -> str:
 
 
 def show_proposal(of: str, proposal: "TuningProposal") -> None:
-    """Print on standard error the accuracy of the present parameters and of those that were found
-    on both parts, each number that was fitted, the parameters, and the verdict. `of`: what was
-    tuned."""
+    """Print on standard error the accuracy of the present and the found parameters on both parts,
+    each number that was fitted, the parameters, and the verdict, all `of` what was tuned."""
     _on_stderr(_tuning_table(of, proposal))
     if proposal.of is not None:
         _on_stderr(f"compared on the rounds it had not seen: {proposal.of.sentence()}")
@@ -180,8 +171,7 @@ def show_proposal(of: str, proposal: "TuningProposal") -> None:
 
 
 def _tuning_table(of: str, proposal: "TuningProposal") -> Table:
-    """A table with a column for each pair of a part and parameters, and one for the difference on
-    the second part."""
+    """A table with a column for each part and parameters, and for the difference on the second."""
     parts = {"first": slice(0, proposal.first), "second": slice(proposal.first, None)}
     columns = {
         f"{part} part\n{name}": _measure_cells(averages(scores[chosen]))
@@ -218,12 +208,9 @@ def _on_stderr(output: Table | str) -> None:
 def ladders_file_entry(
     ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool
 ) -> str:
-    """The TOML to paste into the ladders file so that a ladder is rated by these parameters. They
-    apply from this offset on, or from the first later offset that the ladder's changes allow. If
-    the parameters are of another system, the TOML defines a new ladder.
-
-    `named`: whether there is a ladders file. If not, the text is a whole ladders file.
-    """
+    """The TOML that rates a ladder by these parameters, from this offset on, or from the first
+    later one that the ladder's changes allow. For another system it defines a new ladder. `named`:
+    whether there is a ladders file; else the text is a whole one."""
     from stream_rater.evaluation.tuned_systems import system_of  # `evaluate` does not need it
 
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)

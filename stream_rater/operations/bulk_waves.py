@@ -1,9 +1,7 @@
-"""Arranges the rounds and seeds of a log in waves, for a replay of all ladders together.
-
-Rounds pass in waves, as in the service: rounds that share no player and have the same parameters
-are rated in one call, whatever their ladders. A row of a seed is one player, and depends on nothing
-but that player's belief. So each row has a wave of its own.
-"""
+"""Arranges the rounds and seeds of a log in waves, for a replay of all ladders together. Rounds
+that share no player and have the same parameters are rated in one call, as in the service, whatever
+their ladders. A row of a seed is one player, depends on nothing but that player's belief, and so
+has a wave of its own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +24,7 @@ from stream_rater.rounds.seed_records import Seed
 
 
 class BulkRounds(Ragged, gc=False):
-    """R rounds with E entries and P players in all, as they are rated: without texts, and with the
-    rows of their players."""
+    """R rounds with E entries and P players in all, without texts, and with the players' rows."""
 
     per_entry: ClassVar = ("place", "members", "seat", "score")
     per_player: ClassVar = ("share", "rows", "fixed", "late")
@@ -65,8 +62,7 @@ class BulkRounds(Ragged, gc=False):
         )  # fmt: skip
 
     def wave(self, config: RatingConfig) -> Wave:
-        """The rounds as stage 1 takes them, without beliefs, by this configuration. They may share
-        players."""
+        """The rounds as stage 1 takes them, without beliefs. They may share players."""
         n = len(self.share)
         return Wave(
             bounds(self.entries), self.weight, self.ceiling, self.time, self.place,
@@ -86,13 +82,12 @@ BulkRounds.empty = BulkRounds(
 
 @dataclass(frozen=True, slots=True)
 class BulkWave:
-    """Rounds that are rated in one call, in one wave or in several: they have the same parameters,
-    and those of a wave share no player. R rounds with P players in all."""
+    """Rounds with the same parameters that are rated in one call: those of one wave share no
+    player."""
 
     rounds: BulkRounds
     waves: Ints
-    """(W+1,) wave w has the rounds waves[w] : waves[w + 1], and is rated after the waves before
-    it."""
+    """(W+1,) wave w has the rounds waves[w] : waves[w + 1], and is rated after those before it."""
 
     @property
     def rows(self) -> Ints:
@@ -137,8 +132,7 @@ def players_of(seed: Seed) -> PlayerColumn:
 
 @dataclass(frozen=True, slots=True)
 class SeedWave:
-    """n rows of seeds, or of resets, that are applied in one call: they have the same parameters,
-    and no two of them are of one player."""
+    """n rows of seeds, or of resets, with the same parameters, no two of them of one player."""
 
     first: DueSeed  # One of the seeds, for what they have in common.
     rows: Ints  # (n,) the rows of the players.
@@ -185,9 +179,8 @@ class Arranger:
     def waves(
         self, due: Sequence[BulkRounds | DueSeed], *, together: bool = False
     ) -> list[BulkWave | SeedWave]:
-        """The rounds, and the rows of the seeds and resets, in waves. `due` is in the order of the
-        log. If waves may be `together`, consecutive waves of rounds with the same parameters become
-        one BulkWave."""
+        """The rounds, and the rows of seeds and resets, of a log in waves. If waves may be
+        `together`, consecutive waves of rounds with the same parameters become one BulkWave."""
         rounds = [each for each in due if isinstance(each, BulkRounds)]
         seeds = [each for each in due if isinstance(each, DueSeed)]
         all_rounds = BulkRounds.concat(rounds)
@@ -218,8 +211,8 @@ class Arranger:
 
 
 def _are_apart(rounds: BulkRounds) -> bool:
-    """Whether the rounds of each ladder are all of one kind. Then rounds of different kinds share
-    no player."""
+    """Whether all rounds of each ladder are of one kind: then those of two kinds share no
+    player."""
     if len(rounds) == 0 or (rounds.kind == rounds.kind[0]).all():
         return True
     pairs = np.unique(rounds.ladder * (rounds.kind.max() + 1) + rounds.kind)
@@ -227,8 +220,7 @@ def _are_apart(rounds: BulkRounds) -> bool:
 
 
 def _cut(rounds: BulkRounds, depth: Ints, *, together: bool) -> list[BulkWave | SeedWave]:
-    """Cut rounds, in the order of rating, where the wave or the kind changes. `depth` (R,) is the
-    wave of each."""
+    """Cut rounds, in the order of rating, where the wave, `depth` (R,), or the kind changes."""
     if not len(rounds):
         return []
     kinds = np.diff(rounds.kind) != 0
@@ -253,8 +245,7 @@ class _Items(NamedTuple):
 
     sizes: Ints  # (n,) the number of players.
     kind: Ints
-    """(n,) for a round, its kind. For a row of a seed or a reset, a negative number, which is the
-    same for all rows that can be applied together."""
+    """(n,) a round's kind; a negative number for rows of seeds and resets that apply together."""
     place: Ints
     """(n,) the place of each round among the rounds, and of each row among the rows of seeds."""
 

@@ -1,8 +1,6 @@
-"""Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
-
-If the log has corrections, the replay is of the log as they edit it. A belief that a correction has
-written may differ from the replay in the fields about the past: see `same_belief`.
-"""
+"""Verifies the store: compares every belief with the sequential replay of the log, as corrections
+edit it, bit for bit. A belief that a correction has written may differ in the fields about the past
+(`same_belief`)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,8 +35,7 @@ BATCH = 5000  # The number of beliefs that are compared together.
 MOST_AHEAD = 2  # The number of batches that are read from the store ahead.
 
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""The fields of a belief that hold the last published mu and sigma of its player, if a correction
-was not published."""
+"""The fields that hold what was last published of a player, if a correction was not published."""
 
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """The fields of a belief that a correction sets to other values than a replay does."""
@@ -66,15 +63,13 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, expected: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored belief agrees with the replay of the edited log. `found`: the record in the
-    store. `expected`: that of the replay. None means that there is no belief.
-
-    `corrected`: the offsets of the ladder's accepted corrections, seeds and resets; empty if it has
-    no corrections. If a correction was the last to write a belief, the belief's `last` is the
-    correction's offset, and its SET_BY_CORRECTIONS need not be equal. A rebuild keeps `last` where
-    a correction was not published, and UNANNOUNCED need not be equal. It may set `last` to the
-    offset of a seed that changed nothing. A belief without rounds counts as no belief.
-    """
+    """Whether a stored belief, `found`, agrees with the replay of the edited log, `expected`; None
+    means that there is no belief. `corrected`: the offsets of the ladder's accepted corrections,
+    seeds and resets; empty if it has no corrections. If a correction was the last to write a
+    belief, the belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need not be
+    equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be
+    equal. It may set `last` to the offset of a seed that changed nothing. A belief without rounds
+    counts as no belief."""
     if found == expected:
         return True
     try:
@@ -147,11 +142,10 @@ class _Replayed:
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
-        """By ladder, the players of rounds and seeds that corrections touch. Some may have no round
-        left."""
+        """By ladder, the players whom corrections touch. Some may have no round left."""
 
     def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
-        """Replay the log. `advance` is called with the number of records of each batch. Raises
+        """Replay the log. `advance` gets the number of records of each batch. Raises
         MissingVerdicts."""
         edited = self.replay.log
         with log.validated(edited.validator, *self._arguments) as batches:
@@ -216,8 +210,8 @@ class _Replayed:
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the players who have no round left, in batches, each with its ladder. The pools get
-        rows for them."""
+        """Yield ladders with players who have no round left, in batches. The pools get rows for
+        them."""
         for ladder, players in self._touched.items():
             left_out, pool = sorted(players), self.replay.pools.get(ladder)
             if pool is not None:
@@ -275,8 +269,8 @@ def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int], stored: StoredBeliefs,
     expected: Sequence[bytes] | None,
 ) -> None:  # fmt: skip
-    """Compare some beliefs of a ladder, and note the result in the verdict. `expected`: the records
-    of the replay, in the same order; None: no player has a belief."""
+    """Compare some beliefs with the records of the replay, `expected`; None: no player has a
+    belief."""
     found = stored.records
     verdict.beliefs += len(found)
     due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected

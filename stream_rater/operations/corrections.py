@@ -1,7 +1,5 @@
-"""Builds the events that `stream-rater correct` sends, and describes them for people.
-
-All events are validated by the rules of the service before one of them is sent.
-"""
+"""Builds the events that `stream-rater correct` sends, and describes them for people. All are
+validated by the rules of the service before one of them is sent."""
 
 import math
 import sys
@@ -82,8 +80,7 @@ def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned
 
 
 def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
-    """The correction that replaces the standings of a round by those in a file. Raises Failed or
-    BadConfiguration."""
+    """The correction that replaces a round's standings. Raises Failed or BadConfiguration."""
     with file_failures():
         text = b"".join(read_lines(path))
     name = name_of(path)
@@ -116,9 +113,8 @@ def removed(
     ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
     place: str = "", seed: bool = False,
 ) -> Planned:  # fmt: skip
-    """The correction that removes a player from the rounds of a span of time. `place`: the place
-    in a file that names the player; empty without a file. `seed`: whether the player is removed
-    from the seeds and resets of the span, too."""
+    """The correction that removes a player from the rounds of a span of time, and with `seed` from
+    its seeds and resets. `place`: where a file names the player; empty without a file."""
     times = {"from": since, "until": until}
     span = {name: time for name, time in times.items() if time is not None}
     of_span = f"the rounds completed {' '.join(map(' '.join, span.items()))}"
@@ -141,8 +137,8 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
 
 
 def season_number(text: str) -> int:
-    """A season's number, given in digits or as a form of the present date (UTC), as of
-    `time.strftime`. Raises BadConfiguration."""
+    """A season's number, in digits or as a form of the present date (UTC). Raises
+    BadConfiguration."""
     written = time.strftime(text, time.gmtime()) if "%" in text else text
     if not (written.isascii() and written.isdecimal() and len(written) < 20):
         raise BadConfiguration(
@@ -186,11 +182,8 @@ def _planned(
 
 
 def checked(record: Record, ladders: Ladders) -> corrections.Correction:
-    """The correction in a record, validated by all rules that need only the record. These include
-    the rules for the standings of an amended round. Raises Invalid.
-
-    Whether its ladder accepts corrections depends on the offset: see `check_accepting`.
-    """
+    """The correction in a record, validated by all rules that need only the record, those for
+    amended standings among them. Raises Invalid. `check_accepting` asks about the offset."""
     correction = well_formed(record, ladders)
     if isinstance(correction, corrections.RoundAmended):
         message = amended_message(correction, PLACEHOLDER_TIME, 1.0, math.inf)
@@ -216,8 +209,7 @@ EndOf = Callable[[str], int]  # A function that gives the end offset of a ladder
 def rejection_now(
     correction: corrections.Correction, ladders: Ladders, end_of: EndOf
 ) -> Invalid | None:
-    """The reason why the ladder of a correction accepts no corrections now; None if it accepts
-    them."""
+    """Why the ladder of a correction accepts no corrections now; None if it accepts them."""
     offsets = ladders.offsets(correction.ladder)
     if not any(rejection(correction, ladders, offset) for offset in offsets):
         return None  # the ladder accepts corrections at every offset
@@ -237,8 +229,7 @@ def check_accepting(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) ->
 
 
 def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
-    """Raise Failed if there are error lines. A single line is the text of the error. Of several
-    lines, the first SHOWN_LINES are printed on standard error."""
+    """Raise Failed if there are error lines: with a single one, or after the first SHOWN_LINES."""
     if len(bad) == 1:
         raise Failed(bad[0])
     for line in bad[:SHOWN_LINES]:
@@ -256,8 +247,7 @@ def announce(plan: Sequence[Planned]) -> None:
 
 
 def players_in_file(path: Path) -> list[tuple[str, str]]:
-    """The players in a file with one id a line, each once, with their places in the file. Raises
-    Failed."""
+    """The players in a file with one id a line, each once, with their places. Raises Failed."""
     players: dict[str, str] = {}
     with file_failures():
         for number, line in enumerate(read_lines(path), 1):

@@ -55,10 +55,8 @@ NO_OFFSETS: dict[int, int] = {}
 
 class Proof:
     """The evidence in pending parts, and the rounds for which the replay has other evidence.
-
-    Workers will apply these parts as they are. If a part was computed from beliefs of another
-    history, or by other parameters, the ratings after it are not those of the replay.
-    """
+    Workers apply these parts as they are: if one was computed from beliefs of another history, or
+    by other parameters, the ratings after it are not those of the replay."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[int, int], bytes] = {}
@@ -68,9 +66,8 @@ class Proof:
         """The offsets of rounds with a pending part that has other evidence than the replay."""
 
     def add(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
-        """Note the evidence in the rows `which` of parts. `rows`: the players' rows. `offsets`: the
-        offsets of their rounds. Does nothing if a part is of another kernel version, because its
-        evidence cannot be compared."""
+        """Note the evidence in the rows `which` of parts, for these rows of players and offsets of
+        rounds. Evidence of another kernel version cannot be compared, and is not noted."""
         if not len(which) or any(each.kernel != KERNEL_VERSION for each in parts.rules):
             return
         evidence = np.ascontiguousarray(parts.evidence[which])
@@ -79,8 +76,8 @@ class Proof:
         self._least = min(self._least, int(offsets.min()))
 
     def compare(self, rows: Ints, offsets: Ints, evidence: Evidence) -> None:
-        """Compare the evidence that a replay has computed for the players in these rows, in rounds
-        at these offsets, with that in pending parts."""
+        """Compare the evidence of a replay, for players in these rows and rounds at these
+        offsets."""
         if int(offsets.max(initial=-1)) < self._least:
             return
         found = np.full((len(rows), EVIDENCE_COLUMNS), np.nan)
@@ -148,8 +145,8 @@ class Cutoff:
         nothing."""
         self._everything = everything
         self.closes = bool(lost)
-        """Whether the rebuild closes partitions (`lost_rounds`). Then it publishes all that was
-        not published yet."""
+        """Whether the rebuild closes partitions, and so publishes all that was not published
+        yet."""
         since = replayed | dict.fromkeys(lost, NONE_AFTER)
         self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
@@ -177,13 +174,12 @@ class Cutoff:
         self._furthest: dict[str, int] = {}
         """By ladder, the largest source offset of any part."""
         self.corrected: dict[Player, tuple[int, bytes]] = {}
-        """By player, the offset and the record of the correction part before g that the store had
-        applied."""
+        """By player, the offset and the record of the last correction part before g."""
         self._corrections: dict[Player, list[int]] = {}
         """By player, the offsets of corrections in pending parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
-        """The players and source offsets of ignored parts. These parts may be the only ones of
-        their rounds."""
+        """The players and source offsets of ignored parts, perhaps the only ones of their
+        rounds."""
 
     def add(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
@@ -195,8 +191,7 @@ class Cutoff:
             self._add_batch(list(islice(left, len(group))), decoder.read_all(group, self._kernel))
 
     def _add_batch(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
-        """Note the parts in some records. `parts`: the part in each record, all decoded together;
-        None where a record is not in the present form of parts."""
+        """Note the parts in records; None where one is not in the present form of parts."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         ignored = list[bool]()
         for part, each in zip(parts, records, strict=True):
@@ -234,9 +229,8 @@ class Cutoff:
             self._published.add(self.players.rows(players)[chosen], offsets[chosen])
 
     def check(self) -> None:
-        """Check the ignored parts, once all parts are recorded. Raises Misplaced if an ignored part
-        belongs to a committed round, and no other part of its player shows that this round is
-        applied or pending."""
+        """Raise Misplaced if an ignored part belongs to a committed round, and no other part of its
+        player shows that this round is applied or pending. All parts must be recorded."""
         for players, offsets in self._ignored:
             partition = self._partitions(players)
             rows = self.players.rows(players)
@@ -276,19 +270,18 @@ class Cutoff:
             yield from zip((names[i] for i in players.ladder), offsets.tolist(), strict=True)
 
     def _takes_effect(self, cut_for: int, record: Record) -> bool:
-        """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
+        """Whether updaters apply, or applied, a part that was cut for `cut_for` shards (0:
         unknown)."""
         marked = self._shards_in_mark.get(record.partition, 0)
         return not 0 < cut_for < (self._shards if self._is_pending(record) else marked)
 
     def _is_of_former_owner(self, cut_for: int, record: Record) -> bool:
-        """Whether a part that was cut for `cut_for` shards lies behind a mark that names more. Then
+        """Whether a part lies behind a mark that names more shards than it was cut for: then
         another worker owned the rounds by that time, and has sent them again."""
         return 0 < cut_for < self._shards_in_mark.get(record.partition, 0)
 
     def _add_single(self, record: Record) -> None:
-        """Note a record that is not in the present form of parts: a part of an older kernel, a
-        mark, or no part."""
+        """Note a part of an older kernel, a mark, or no part."""
         if record.unreadable:
             raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
@@ -324,8 +317,8 @@ class Cutoff:
         self._add_part(record, part.shards, part.column, part.offset)
 
     def _newest_kernel(self, record: Record) -> int:
-        """The newest kernel version that a part may have. Updaters of this release must be able to
-        apply a pending part. An applied part only shows which rounds its players had."""
+        """The newest kernel version that a part may have: updaters of this release must apply a
+        pending one, but an applied one only shows which rounds its players had."""
         return self._kernel if self._is_pending(record) else ANY_KERNEL
 
     def _add_correction(self, record: Record) -> None:
@@ -347,16 +340,15 @@ class Cutoff:
                 self._add_corrected(player, part.offset, data)
 
     def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
-        """Note a record from a correction part before g. The store did not apply it if the player
-        already had a record of this correction or a later one: a paused worker sent it again,
-        perhaps by another kernel version."""
+        """Note a record from a correction part before g, unless the player has one of this
+        correction or a later one: a paused worker sent it again, perhaps by another kernel
+        version."""
         known = self.corrected.get(player)
         if known is None or offset > known[0]:
             self.corrected[player] = offset, data
 
     def pending_corrections(self) -> dict[Player, int]:
-        """The players whom pending parts will correct, each with the offset of the first such
-        correction whose part is not applied yet."""
+        """The players whom pending parts will correct, with the offset of the first correction."""
         players = list(self._corrections)
         applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
         found = {}
@@ -388,8 +380,8 @@ class Cutoff:
     def _add_rows(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
-        """Note the rows of the parts in these records. `sizes`: the number of rows of each record.
-        `players`, `offsets`: the player and the source offset of each row."""
+        """Note the rows of the parts in these records, so many of each, by player and source
+        offset."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         pending = np.repeat(np.array([self._is_pending(each) for each in records]), sizes)
         at_home = shards_of_names(players.names, self._shards) == shard
@@ -418,8 +410,7 @@ class Cutoff:
         return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
-        """(P,) the cut-off of the players in these rows of `players`, whose rounds are in these
-        partitions."""
+        """(P,) the cut-off of the players in these rows, whose rounds are in these partitions."""
         reached = self._sent[partitions] - 1  # each look at a table waits for distant memory
         if self._after:
             after = self._after.of(rows)

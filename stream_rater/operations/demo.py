@@ -1,7 +1,5 @@
-"""`stream-rater demo --embedded`: plays a season with a cheater in memory, in one thread.
-
-It shows the work of the service without any server. Nothing is durable.
-"""
+"""`stream-rater demo --embedded`: plays a season with a cheater in memory, in one thread. It shows
+the work of the service without any server; nothing is durable."""
 
 import random
 import time
@@ -61,8 +59,7 @@ class DemoSeason:
             events.clear()
 
     def remove(self, player: str) -> list[Move]:
-        """Remove a player from all rounds, as `stream-rater correct remove` does. Returns the
-        players who moved, the removed one first."""
+        """Remove a player, as `correct remove` does. Returns who moved, the removed one first."""
         before = dict(self.newest)
         planned = removed(LADDER, player, None, None, "cheated", batched=False)
         self.engine.log.submit(0, planned.value, planned.headers, received_s=time.time())
@@ -75,8 +72,8 @@ class DemoSeason:
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
     def verify(self) -> int:
-        """Compare all beliefs with a replay of the corrected log, as `stream-rater verify` does.
-        Returns their number. Raises Failed if one differs."""
+        """Compare all beliefs with a replay, as `verify` does. Returns their number, or raises
+        Failed."""
         log, store = self.engine.log, self.engine.store
         verdict = compare(
             LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
@@ -94,8 +91,7 @@ def player_id(index: int) -> str:
 
 
 def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
-    """The JSON of a round: some players, in the order of performances that vary around their true
-    skills. `skills`: the true skill of each player, in rating points."""
+    """The JSON of a round: some players, by performances that vary around these true skills."""
     lobby = rng.sample(range(len(skills)), LOBBY)
     cheats = {CHEATER: CHEAT}
     order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))

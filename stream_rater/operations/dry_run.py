@@ -1,8 +1,5 @@
-"""`stream-rater correct … --dry-run`: computes how corrections would change ratings. It sends
-nothing.
-
-Only a dry run on Kafka needs the packages of the service.
-"""
+"""`stream-rater correct … --dry-run`: computes how corrections would change ratings, and sends
+nothing. Only a dry run on Kafka needs the packages of the service."""
 
 import sys
 import time
@@ -46,9 +43,8 @@ class DryRun(NamedTuple):
 
     ladder: str
     moves: list[Move] | None
-    """The players whose ratings would change. Players without a round before or after the
-    corrections come first, then the others, the largest difference first. None if all corrections
-    would be rejected."""
+    """The players whose ratings would change: those without a round before or after first, then by
+    the largest difference. None if all corrections would be rejected."""
     summary: str  # A sentence with the numbers of players and rounds that would change.
     rejected: list[str]  # An error line for each correction that would be rejected.
     corrections: int  # The number of corrections that the command would send.
@@ -59,12 +55,9 @@ class DryRun(NamedTuple):
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
-    """Replay the ladder's log without and with these corrections. `file`: a file of rounds; None
-    for the log on Kafka.
-
-    If the corrections would be deferred, the replay applies them with all that the log has
-    deferred. Raises BadConfiguration or Failed.
-    """
+    """Replay the ladder's log, or a file of rounds, without and with these corrections. If they
+    would be deferred, they are applied with all that the log has deferred. Raises BadConfiguration
+    or Failed."""
     ladders, ladder = ladders_of_settings(settings), plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
@@ -92,8 +85,7 @@ def _preview(
     settings: Settings, partition: int = 0, partitions: int = ANYWHERE,
     received_s: float = float("inf"),
 ) -> CorrectionPreview:  # fmt: skip
-    """`read_log`: yields all records at each call. `received_s`: the time at which a correction
-    that is sent now is received, Unix seconds."""
+    """`received_s`: when a correction that is sent now is received, Unix seconds."""
     corrections.announce(plan)
     records = [
         Record(partition, 0, planned.value, planned.headers, received_s=received_s)

@@ -27,12 +27,9 @@ def erase(
     settings: Settings, player: str, prefix: str, name: str | None, *, delete_old: bool,
     dry_run: bool,
 ) -> None:  # fmt: skip
-    """Replace a player's id by a pseudonym.
-
-    `prefix`: that of the new topics; empty for a data file. `name`: the pseudonym; None chooses a
-    random one. With `dry_run`, only report the records that name the player. Raises
-    BadConfiguration or Failed.
-    """
+    """Replace a player's id by the pseudonym `name`; None: a random one. `prefix`: that of the new
+    topics; empty for a data file. `dry_run`: only report the records that name the player. Raises
+    BadConfiguration or Failed."""
     pseudonym, ladders = pseudonym_of(player, name), ladders_of_settings(settings)
     startup.configure()
     with named_failures(), places.opened(settings, writes=not dry_run) as place:
@@ -79,8 +76,8 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Print the numbers of records that name the player on standard output. Warn on standard error
-    of places where the id stays. Raises as `check_mentions` does."""
+    """Print how many records name the player, and warn of places where the id stays. Raises as
+    `check_mentions` does."""
     check_mentions(mentions, pseudonym)
     print(
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "
@@ -94,9 +91,8 @@ def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
 
 
 def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Raise Failed if no accepted record names the player. Raise BadConfiguration if one names the
-    pseudonym, or if the pseudonym would decide otherwise than the id which of two merged accounts
-    stays in a round (`changes_merge_order`)."""
+    """Raise Failed if no accepted record names the player, and BadConfiguration if one names the
+    pseudonym, or if that changes which of two merged accounts stays (`changes_merge_order`)."""
     if not mentions:
         raise Failed(
             f"unknown-player: no accepted record names {shown(pseudonym.player)!r}: "

@@ -34,8 +34,8 @@ class Evaluated(NamedTuple):
     diagram: Path | None  # The picture to write, if one is wanted.
 
     def conclude(self) -> None:
-        """Draw the diagram, if one is wanted. Warn if rounds were out of order. Raises Failed if
-        lines were rejected."""
+        """Draw the diagram, warn if rounds were out of order, and raise Failed if lines were
+        rejected."""
         if self.diagram is not None:
             from stream_rater.evaluation import plots
 
@@ -52,12 +52,10 @@ def evaluate_files(
     calibration: bool, diagram: Path | None, factor: float, by: str = "mu",
     reading: Reading = AS_FOUND,
 ) -> Evaluated:  # fmt: skip
-    """Evaluate each configuration on each file. `files`: paths with their lines.
-
-    `train`: the fraction of the rounds that only builds experience. `factor`: multiplies the
-    variance of a side's performance. `by`: "mu" or "display", the number that puts players in
-    order. `reading`: how tables are to be read. Raises BadConfiguration or Failed.
-    """
+    """Evaluate each configuration on each file, given by its path and lines. `train`: the fraction
+    of the rounds that only builds experience. `factor`: multiplies the variance of a side's
+    performance. `by`: "mu" or "display", the number that puts players in order. Raises
+    BadConfiguration or Failed."""
     if diagram is not None:
         _check_diagram(diagram)
     rows, seasons = [], []
@@ -76,8 +74,7 @@ def evaluate_files(
 
 
 def _check_diagram(path: Path) -> None:
-    """Check before the work begins that the picture can be made. Raises BadConfiguration or
-    Failed."""
+    """Check early that the picture can be made. Raises BadConfiguration or Failed."""
     from stream_rater.evaluation import plots
 
     if path.suffix not in PICTURES:
@@ -95,25 +92,22 @@ def _with_progress(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
 
 
 class SeasonFile:
-    """The rounds of a file with its corrections. A file with corrections is begun, and then read
-    three times: twice to validate the corrections, and once to rate the rounds."""
+    """The rounds of a file with its corrections. A file that has some is begun, and then read three
+    times: twice to validate the corrections, and once to rate the rounds."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False,
         reading: Reading = AS_FOUND,
     ) -> None:  # fmt: skip
-        """`lines`: the lines of the file, if it is open already. `named`: whether the names of
-        players are kept. `reading`: how a table is to be read."""
+        """`lines`: the file's, if it is open already. `named`: whether names of players are
+        kept."""
         self._path, self._named = path, named
         self._file = input_file.RoundsFile(path, lines, reading)
         self.mistakes, self.order = self._file.mistakes, input_file.Order()
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
-        """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds.
-
-        `run` is called a second time if the file has corrections. The first call then ends at the
-        first correction.
-        """
+        """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds. If the
+        file has corrections, a first call ends at the first of them, and a second one follows."""
 
         def once(verdicts: Verdicts | None) -> T:
             self.mistakes.restart()

@@ -37,8 +37,8 @@ def watch(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, player: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: if given, only
-    events of this ladder or player. Raises BadConfiguration or Failed."""
+    """Yield a line for each `rating-changed` event, of this ladder and player if they are given.
+    Raises BadConfiguration or Failed."""
 
     def line(record: Record) -> str | None:
         value = record.value
@@ -56,8 +56,8 @@ def rejected(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, code: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each rejected record as it comes. `ladder`, `code`: if given, only records
-    of this ladder or with this error code. Raises BadConfiguration or Failed."""
+    """Yield a line for each rejected record, of this ladder and error code if they are given.
+    Raises BadConfiguration or Failed."""
     if code is not None and code not in CODES:
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
@@ -76,12 +76,8 @@ def _lines(
     settings: Settings, topic: str, following: FollowedSpan, line: Callable[[Record], str | None],
     chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of the records of CHANGED or REJECTED. Raises Failed if there are fewer than
-    `count`.
-
-    `line` gives the line of a record, or None to skip the record. `chosen`: the options by which
-    `line` selects records, for the hint.
-    """
+    """Yield what `line` gives for the records of CHANGED or REJECTED; None skips one. `chosen`: the
+    options by which it selects, for the hint. Raises Failed if there are fewer than `count`."""
     count = 0
     with named_failures(), places.opened(settings) as place:
         records = place.follow(topic, from_start=following.from_start)
@@ -111,11 +107,8 @@ def _hint(topic: str, following: FollowedSpan, chosen: Mapping[str, str | None])
 def _in_time(
     lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], hint: str
 ) -> Iterator[str]:
-    """Yield the lines, and stop after `wait_s` seconds without one. The input has None where no
-    line has come for a while.
-
-    Without `wait_s`, the hint is printed on standard error once, after HINT_S without a line.
-    """
+    """Yield the lines, and stop after `wait_s` seconds without one, where the input has None.
+    Without `wait_s`, the hint is printed on standard error once, after HINT_S."""
     last_s, hinted = clock(), wait_s is not None
     for text in lines:
         if text is not None:
@@ -144,8 +137,7 @@ def _line(time: str, ladder: str, who: str, what: str) -> str:
 
 
 def in_utc(time: str) -> str:
-    """An RFC 3339 time, converted to UTC and cut to the second. A text that is no time stays as it
-    is."""
+    """An RFC 3339 time in UTC, cut to the second. A text that is no time stays as it is."""
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
@@ -153,8 +145,8 @@ def in_utc(time: str) -> str:
 
 
 def outcome_of(event: events.RatingChanged) -> str:
-    """The end of a line: the rank, the correction or the seed, and the ratings before and after it.
-    A newcomer has no rating before the first round, because none was displayed."""
+    """The end of a line: the rank, the correction or the seed, and the ratings before and after. A
+    newcomer has none before the first round, as none was displayed."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
     moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
     if (correction := event.correction) is not None:

@@ -1,5 +1,5 @@
-"""Reads a file of rounds: JSON lines, or a table, which becomes JSON lines. Reports its invalid
-lines, and warns if its rounds are out of order."""
+"""Reads a file of rounds: JSON lines, or a table, which becomes JSON lines. Reports its
+mistakes."""
 
 import os
 import sys
@@ -31,20 +31,16 @@ MAX_LATE = 0.1
 
 
 class RoundsFile:
-    """The records of a file, which can be read more than once.
-
-    A correction changes rounds before it, so a file with corrections is read again from its start.
-    Standard input is copied to a temporary file while it is read. A table is read once, and its
-    events are stored in a temporary file.
-    """
+    """The records of a file, which can be read more than once, as corrections change rounds before
+    them. Standard input is copied to a temporary file while it is read. A table is read once, and
+    its events are stored in a temporary file."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, reading: Reading = AS_FOUND,
         ladders: Ladders | None = None, *, once: bool = False,
     ) -> None:  # fmt: skip
-        """`lines`: the lines of the first reading, if it has begun already. `reading`: how a table
-        is to be read. `ladders`: those among which the ladder of a table must be; None: any.
-        `once`: whether the records are read once only, so that no copy is needed."""
+        """`lines`: those of the first reading, if it has begun already. `ladders`: those among
+        which the ladder of a table must be; None: any. `once`: no copy is needed."""
         self.mistakes = Mistakes(path)
         self._path, self._lines, self._once = path, lines, once
         self._reading, self._ladders = reading, ladders
@@ -53,11 +49,8 @@ class RoundsFile:
         self._uncopied: Iterator[bytes] = iter(())
 
     def records(self) -> Iterator[Record]:
-        """Yield the lines as records, from the first one on, with a progress bar by the bytes.
-
-        Raises OSError if the file cannot be read or holds no JSON lines, and BadConfiguration with
-        a question about the columns of a table.
-        """
+        """Yield the lines as records, with a progress bar by the bytes. Raises OSError if the file
+        cannot be read or holds no JSON lines, and BadConfiguration about the columns of a table."""
         if is_table(self._path):
             return records_of(self.table().lines())
         if self._reading.given:
@@ -68,8 +61,7 @@ class RoundsFile:
         return read_records(self._path, self._read())
 
     def table(self) -> "Table":
-        """The table in the file, read. Says on standard error how its columns were understood.
-        Raises as `records` does."""
+        """The table in the file. Says on standard error how its columns were understood."""
         if self._table is not None:
             return self._table
         from stream_rater.tables.table import table_of_file
@@ -119,11 +111,8 @@ def _copied(lines: Iterator[bytes], copy: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[Record]:
-    """Yield the lines of a file as records, with a progress bar by its bytes. `lines`: the file's
-    lines, if it is open already.
-
-    Raises OSError if the file cannot be read or holds no JSON lines.
-    """
+    """Yield the lines of a file, which may be open already, as records, with a progress bar by its
+    bytes. Raises OSError if it cannot be read or holds no JSON lines."""
     read = json_lines(lines or read_lines(path), name_of(path))
     return records_of(track_bytes(read, path.name, text_size(path)))
 
@@ -162,8 +151,8 @@ def output(out: Path | None) -> Iterator[IO[bytes]]:
 
 
 class Order:
-    """Counts the rounds that were completed earlier than the round of their ladder before them.
-    Ratings depend on the order of the file."""
+    """Counts the rounds that were completed before the round of their ladder that precedes them, as
+    ratings depend on the order of the file."""
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
@@ -205,8 +194,8 @@ class Order:
 
 
 class Mistakes:
-    """Counts the valid and the invalid lines of a file. Prints the place and the mistake of the
-    first SHOWN_LINES invalid lines on standard error."""
+    """Counts the valid and invalid lines of a file. Prints the first SHOWN_LINES on standard
+    error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -237,8 +226,8 @@ class Mistakes:
                 self._print(self._table.line_of(line), self._table.explained(invalid))
 
     def add_table(self, table: "Table") -> None:
-        """Count and print the rows of a table that were rejected before they became events. From
-        now on, the numbers of lines are those of events of this table."""
+        """Count and print the rejected rows of a table. From now on, a line's number is an
+        event's."""
         self._table = table
         for line, invalid in table.rejections[:SHOWN_LINES]:
             self._print(line, invalid)

@@ -43,8 +43,8 @@ SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
-    """Yield lines about a player's belief; about a ladder's corrections if only `player` is None;
-    about all topics if `ladder` is None. Raises BadConfiguration or Failed."""
+    """Yield lines about a player's belief; without a player, about a ladder's corrections; without
+    a ladder, about all topics. Raises BadConfiguration or Failed."""
     with named_failures(), places.opened(settings) as place:
         if ladder is None:
             lines = _sections(place)
@@ -67,8 +67,7 @@ def _ladder(place: Place, ladder: str) -> Iterator[str]:
 
 
 def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
-    """Yield a line for each applied correction of the ladder, in order, and for each deferred
-    one."""
+    """Yield a line for each applied correction, in order, and for each deferred one."""
     yield f"{shown(ladder)}: corrections applied: {len(edits.recorded) or 'none'}"
     for recorded in edits.recorded:
         together = f", by that at {recorded.at}" if recorded.at != recorded.offset else ""
@@ -107,11 +106,9 @@ def _last_events(
     place: Place, key: bytes, home: int, data: bytes
 ) -> tuple[list[bytes | None], int]:
     """The values of a player's last events, oldest first, and the offset down to which the player's
-    shard `home` was searched.
-
-    Others are searched if these events do not lead to the belief, `data`, one by one: events may be
-    there from before shards were added, or, in a data file, from before `erase`.
-    """
+    shard `home` was searched. Others are searched if these events do not lead to the belief,
+    `data`, one by one: some may be from before shards were added, or, in a data file, from before
+    `erase`."""
     (header,) = belief_record.read_headers(data[: belief_record.HEADER_SIZE])
     # A count above the number of rounds would search the whole partition. It may be 0.
     count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
@@ -131,8 +128,7 @@ def _belief(
     place: Place, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
     seed: CorrectionCause | None,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield lines that describe a player's belief. `seed`: the seed or reset in the player's newest
-    event."""
+    """Yield lines that describe a belief. `seed`: the seed or reset in the newest event."""
     ladders = ladders_of_settings(place.settings)
     terms = ladders.find(ladder, place.end_of(ladder))
     if why := disagreement(place, ladders, ladder_log, only=ladder):
@@ -153,22 +149,21 @@ def _belief(
 
 
 def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
-    """The seed or reset that the last one of these events reports; None if it reports a round or
-    a correction. An event without a value was erased."""
+    """The seed or reset that the last of these events reports, if any. One without a value is
+    erased."""
     value = events[-1] if events else None
     cause = None if value is None else rating_changed_from_json(value).correction
     return cause if cause is not None and cause.cause in SEEDS else None
 
 
 def cause_of(edits: LadderEdits, last: int) -> str:
-    """The kind of the correction at the offset of a belief's last change; empty if it was a
-    round."""
+    """The kind of the correction at the offset of the last change; empty if it was a round."""
     return next((each.event_type for each in edits.recorded if each.offset == each.at == last), "")
 
 
 def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
-    """Yield lines about the season of a belief, and about its mu and sigma as drawn by later
-    seasons. `rule`: None if the parameters are unknown."""
+    """Yield lines about the season of a belief, and the belief as drawn by later ones, by
+    `rule`."""
     started = edits.last.started
     if not started:
         return
@@ -185,8 +180,7 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
 
 
 def _unknown_player(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
-    """The error text for a player without a belief. It says whether the ladder or only the player
-    is unknown."""
+    """The error text for a player without a belief: the ladder is unknown, or only the player."""
     if ladder in rated:
         return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
     return unknown_ladder(ladder, rated)
@@ -206,8 +200,8 @@ def _last_rounds(events: Sequence[bytes | None], where: str) -> Iterator[str]:
 
 def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
     """Yield lines that describe a belief. `header`: one of HEADER. `factors`: (capacity, 3), rows
-    (p, a, r). `cause`: the kind of the correction, seed or reset that changed it last; empty if a
-    round did."""
+    (p, a, r). `cause`: the kind of correction, seed or reset that changed it last; empty for a
+    round."""
     yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
     before = _spread(header["previous_mu"], header["previous_sigma"])
     time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"

@@ -1,6 +1,5 @@
-"""Replays the log of one ladder to an offset, for a command that writes nothing to the log or the
-store: from a checkpoint of the ladder, if there is one that fits. `stream-rater checkpoint` makes
-checkpoints ahead of time, from which corrections of recent rounds replay the log."""
+"""Replays the log of one ladder to an offset, from a checkpoint if one fits, for a command that
+writes nothing to the log or the store; and makes checkpoints ahead of time (`checkpoint`)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +43,8 @@ class LadderReplay:
     def __init__(
         self, place: Place, ladders: Ladders, ladder_log: LadderLog, ladder: str, outcome: str
     ) -> None:
-        """Raises BadConfiguration if the ladder has no rounds, or if the ladders file is not that
-        of the workers; `outcome` ends the text."""
+        """Raises BadConfiguration, whose text `outcome` ends, without rounds or the workers'
+        file."""
         if ladder not in ladder_log.ladders:
             raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
         if why := checks.disagreement(place, ladders, ladder_log, only=ladder):
@@ -59,9 +58,9 @@ class LadderReplay:
         return self._edits.last.seasons
 
     def run(self, end: int, failed: FailureHook | None = None) -> CorrectionJob:
-        """The job that has replayed the ladder's rounds before this offset, as the corrections edit
-        them that were applied before it. It shows a progress bar. `failed`: as in
-        `Place.checkpoint_actions`. Raises Failed if the log's first records were deleted."""
+        """The job that has replayed the rounds before this offset, as the corrections before it
+        edit them, with a progress bar. `failed`: as in `Place.checkpoint_actions`. Raises Failed if
+        the log's first records were deleted."""
         place = self._place
         log = LogContext(self._ladders, place.settings.duplicate_window, place.partitions)
         accepted = self._edits.accepted(end)
@@ -113,12 +112,9 @@ BY_FILE = "give a file that has them, by --file"
 def live_log(
     place: Place, ladders: Ladders, ladder: str, cure: str = BY_FILE
 ) -> tuple[Callable[[], Iterator[Record]], int]:
-    """A function, and the ladder's partition. At each call, the function yields all records that
-    the partition has now. It does not read later records.
-
-    `cure`: the way out if rounds were deleted. Raises BadConfiguration if the ladders file is not
-    that of the workers, and Failed with the cure if rounds were deleted.
-    """
+    """A function that yields, at each call, all records that the ladder's partition has now; and
+    this partition. Raises BadConfiguration if the ladders file is not that of the workers, and
+    Failed with the `cure` if rounds were deleted."""
     checks.agreed(place, ladders, "nothing was rated", only=ladder)
     partition = partition_of(ladder, place.partitions)
     if (start := place.starts()[partition]) > 0:
@@ -136,11 +132,8 @@ def known_ladders(place: Place, ladders: Ladders) -> list[str]:
 
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:
-    """Make a checkpoint of each of these ladders; if none is named, of each ladder that has rounds.
-
-    A checkpoint includes all rounds that are finished now. Workers may run at the same time. Raises
-    BadConfiguration or Failed.
-    """
+    """Make a checkpoint of each of these ladders, or of each that has rounds, which includes all
+    rounds that are finished now. Workers may run meanwhile. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(settings) as place:
         selfcheck.check()
@@ -154,7 +147,7 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
 
 
 def _make(replay: LadderReplay, end: int) -> None:
-    """Make a checkpoint at this offset of the ladder's partition, and print a line about it. Raises
+    """Make a checkpoint at this offset of the ladder's partition, and print a line. Raises
     Failed."""
     began_s, failures, ladder = time.monotonic(), list[str](), shown(replay.ladder)
     job = replay.run(end, failures.append)

@@ -48,20 +48,19 @@ Published = Mapping[Player, LastPublished]
 
 NO_RECORD = 2**32  # A checksum that no record has.
 FILLER = b"log-lost "
-"""What the last of the appended records begins with. A random word follows. The others are empty,
-and so all have one checksum: if the log lost some of them, that would not show."""
+"""What the last appended record begins with, before a random word. The others are empty, and so
+have one checksum: if the log lost some, that would not show."""
 MOST_FILLERS = 50_000_000
-"""The most records that are appended to a partition unless an operator has named a greater number:
-an offset that is wrong must not fill a disk."""
+"""The most records that are appended to a partition by default: a wrong offset must not fill a
+disk."""
 
 
 def named_offsets(
     committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, newest: Published,
     notes: LadderLog, heads: Iterable[tuple[str, CheckpointHead]], place: Place,
 ) -> dict[int, int]:  # fmt: skip
-    """By partition, the offset after all that anything names. `committed`: the estimators' offsets.
-    `newest`: what was last published of the players of interest. `heads`: the ladders of the
-    checkpoints, and these."""
+    """By partition, the offset after all that anything names: the estimators' offsets, what was
+    last published, the `heads` of checkpoints by ladder, and others."""
     found = {p: each.offset if each is not None else 0 for p, each in committed.items()}
     home = cache(lambda ladder: partition_of(ladder, len(found)))
     for ladder, offset in chain(
@@ -91,8 +90,8 @@ class Closing:
         self, lost: Collection[int], place: Place, ladders: Ladders, newest: Published,
         reach: Mapping[int, int],
     ) -> None:  # fmt: skip
-        """`newest`: what was last published of each player of these partitions, or of more.
-        `reach`: by partition, the offset after all that anything names."""
+        """`newest`: what was last published of these partitions' players. `reach`: as
+        `named_offsets`."""
         self._lost, self._place, self._ladders = lost, place, ladders
         self._newest, self._reach = newest, reach
         self._ends: dict[int, int] = {}
@@ -109,8 +108,8 @@ class Closing:
                 )
 
     def close(self) -> dict[int, int]:
-        """Append empty records up to the offsets that something names, and one record more. Returns
-        the ends of the partitions that lost records."""
+        """Append records beyond all offsets that something names. Returns the ends of the
+        partitions."""
         self._place.begin_rebuild()
         self._disown()
         self._fill()
@@ -119,8 +118,8 @@ class Closing:
         return self._ends
 
     def _disown(self) -> None:
-        """Commit offsets that no log can have led to. A repeated rebuild reads from them how far
-        to fill, whatever else is gone by then."""
+        """Commit offsets that no log can have led to: a repeated rebuild reads from them how far to
+        fill."""
         ends = self._place.ends()
         offsets = {p: max(self._reach[p], ends[p]) for p in self._lost}
         self._place.commit_rounds(offsets, dict.fromkeys(offsets, NO_RECORD))
@@ -135,9 +134,8 @@ class Closing:
         return FILLER + secrets.token_hex(8).encode()
 
     def publish(self, verdicts: Verdicts, sent: Callable[[int], int]) -> None:
-        """Publish an event of each player whose belief is not what was last published, or who has
-        no belief any more. `sent`: the offset before which all rounds of a partition are in the
-        beliefs."""
+        """Publish an event of each player whose belief is not what was last published, or is gone.
+        `sent`: before which offset of a partition all rounds are in the beliefs."""
         shards = self._place.shards
         now, seen, every = datetime.now(UTC).isoformat(), set[Player](), np.ones(1, np.bool_)
         last_of = cache(lambda ladder: sent(partition_of(ladder, len(self._reach))) - 1)
@@ -199,7 +197,7 @@ class Reached:
     lost: Mapping[int, str]
     """The partitions of `round-completed` that lost finished records, each with the reason."""
     is_torn: bool = False
-    """Whether any log lost records. Then each round before `sent` counts, whatever its parts
+    """Whether any log lost records: then each round before `sent` counts, whatever its parts
     say."""
 
     @property
@@ -225,9 +223,9 @@ def reached(
     committed: Mapping[int, SourceCommit | None],
     found: Mapping[int, SourceTail],
 ) -> Reached:
-    """How far the log was sent and applied. `applied`, `committed`: the committed offsets of the
-    updaters by shard, and of the estimators by partition; None: never committed. `part_ends`: the
-    ends of the shards. `found`: by partition, what the log has at the committed offset."""
+    """How far the log was sent and applied, by the committed offsets of the updaters by shard and
+    the estimators by partition (None: never committed), the ends of the shards, and what is `found`
+    at the committed offsets of partitions."""
     g = {shard: offset or 0 for shard, offset in applied.items()}
     known = {p: each for p, each in committed.items() if each is not None}
     sent = {p: known[p].offset if p in known else 0 for p in committed}

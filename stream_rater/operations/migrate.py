@@ -54,8 +54,7 @@ Digests = dict[Player, bytes]
 def digests_of(
     batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
 ) -> Digests:
-    """The digest of each belief. `batches`: players with their encoded beliefs. `corrected`: the
-    ladders with corrections. Raises Failed if this release cannot read one."""
+    """The digest of each belief. `corrected`: the ladders with corrections. Raises Failed."""
     digests: Digests = {}
     try:
         for batch in batches:
@@ -119,8 +118,8 @@ class Migration:
         self, source: Place, target: Place, ladders: Ladders, pseudonym: Pseudonym | None,
         outcome: str,
     ) -> None:  # fmt: skip
-        """`pseudonym`: None copies all records as they are. `outcome`: what has not happened if a
-        check fails, such as "nothing was moved"."""
+        """`pseudonym`: None copies all records. `outcome`: what has not happened if a check
+        fails."""
         self._source, self._target, self._ladders = source, target, ladders
         self._pseudonym, self._outcome = pseudonym, outcome
         self._corrected: frozenset[str] = frozenset()
@@ -130,14 +129,13 @@ class Migration:
         self.ends: Sequence[int] = ()
         """The end of each partition of the rounds."""
         self.keys: dict[tuple[int, bytes | None], None] = {}
-        """The partition and the key of each event of the player in the old place, each pair
-        once."""
+        """The partition and the key of each event of the player in the old place, each once."""
 
     # --- 1 ---
 
     def check(self) -> None:
-        """Check that nobody uses the old place, and that all of it is rated, by these ladders.
-        Raises BadConfiguration, LayoutMismatch or Failed."""
+        """Check that nobody uses the old place, and that these ladders rated all of it. Raises
+        Failed, BadConfiguration or LayoutMismatch."""
         source = self._source
         for each in (source, self._target):
             each.check_idle()
@@ -234,9 +232,9 @@ class Migration:
     # --- 3 ---
 
     def rebuild(self) -> int:
-        """Rebuild the beliefs at the new place. Returns their number. Raises Failed if a belief or
-        a newest event that may be read differs from that before, or if something has changed in
-        either place."""
+        """Rebuild the beliefs at the new place, and return their number. Raises Failed if one, or a
+        newest event that may be read, is not that before, or if something changed in either
+        place."""
         source, target = self._source, self._target
         before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
         target.drop_derived()
@@ -272,8 +270,7 @@ class Migration:
 
 
 def _newest(place: Place) -> Mapping[Player, LastPublished]:
-    """What the newest event of each player says: the one with the greatest `offset`, in whatever
-    partition it is."""
+    """What each player's newest event says: the one with the greatest `offset`, wherever it is."""
     return last_published(
         rating_changed_from_json(each.value) for each in place.events() if each.value
     )
@@ -295,8 +292,8 @@ def mentions_in(place: Place, ladders: Ladders, pseudonym: Pseudonym | None) -> 
 def validated(
     place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str
 ) -> Iterator[tuple[list[Record], list[bool]]]:
-    """Yield the rounds of a place in batches, with whether each of them was accepted, and with a
-    progress bar."""
+    """Yield the rounds of a place in batches, with whether each was accepted, and a progress
+    bar."""
     log = AcceptedRecords(ladders, place.settings.duplicate_window, place.partitions, verdicts)
     records = iter(track(place.all_rounds(), label, sum(place.ends())))
     while batch := list(islice(records, AT_ONCE)):
@@ -304,8 +301,7 @@ def validated(
 
 
 def check_kernel(begun_by: int) -> None:
-    """Raise Failed if the ratings go back to another kernel version than this release's. A rebuild
-    cannot compute such ratings. `begun_by`: the version that they go back to."""
+    """Raise Failed if the ratings go back to another kernel version: a rebuild computes others."""
     if begun_by != KERNEL_VERSION:
         raise Failed(
             f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "

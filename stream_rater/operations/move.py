@@ -22,14 +22,12 @@ from stream_rater.runtime.progress import counted
 
 
 def move_file(settings: Settings, path: Path) -> None:
-    """Move a data file to the Kafka and the Redis of the settings. Raises BadConfiguration or
-    Failed."""
+    """Move a data file to Kafka and Redis. Raises BadConfiguration or Failed."""
     move(settings, structs.replace(settings, data=str(path)))
 
 
 def move_from_kafka(settings: Settings, old: Settings) -> None:
-    """Move the topics and the ratings of the settings `old` to those of `settings`. Raises
-    BadConfiguration or Failed."""
+    """Move the topics and the ratings of the settings `old`. Raises BadConfiguration or Failed."""
     if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
         raise BadConfiguration(
             f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
@@ -83,11 +81,8 @@ def move(settings: Settings, old: Settings) -> None:
 
 
 def backup(path: Path, to: Path) -> str:
-    """Copy a data file as it is at one instant to a new file, and check the copy. Returns a line
-    about it.
-
-    The copy has its name only once it is whole and on the disk. Raises Failed.
-    """
+    """Copy a data file as it is at one instant to a new file, which has its name once it is whole,
+    on the disk and checked. Returns a line about it. Raises Failed."""
     with named_failures():
         _check_free(to)
         with closing(FilePlace(Settings(), path)) as file, file.copied_to(to) as copy:

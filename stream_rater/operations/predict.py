@@ -1,8 +1,5 @@
 """`stream-rater predict`: predicts how likely sides are to win a round, and which ratings a result
-would change.
-
-Only `from_redis` needs the packages of the service. The command writes nothing.
-"""
+would change. It writes nothing, and only `from_redis` needs the packages of the service."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -98,11 +95,8 @@ class RoundPrediction(msgspec.Struct):
 def from_file(
     question: RoundQuestion, path: Path, ladders: Ladders, ladder: str | None
 ) -> tuple[RoundPrediction, RatedFile]:  # fmt: skip
-    """Answer by the ratings after the rounds of a file. `ladder`: None if the file has only one.
-
-    Returns the rated file, too. The caller must call its `conclude`. Raises BadConfiguration or
-    Failed.
-    """
+    """Answer by the ratings after the rounds of a file. `ladder`: None if it has only one. Returns
+    the file, too, to `conclude`. Raises BadConfiguration or Failed."""
     with file_failures():
         rated = rate_file(path, ladders)
     pools = rated.replay.pools
@@ -121,9 +115,8 @@ def from_file(
 
 
 def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> RoundPrediction:
-    """Answer by the ratings in Redis, or in a data file. Raises BadConfiguration if the ladders
-    file is not that of the workers. Raises Failed if no round of the ladder was rated, if the
-    beliefs are not up to date, if a player was removed, or if a server does not answer."""
+    """Answer by the ratings of a place. Raises BadConfiguration if the ladders file is not that of
+    the workers, and Failed if there are no ratings, they are behind, or a player was removed."""
     from stream_rater import places
     from stream_rater.places import live_beliefs
 
@@ -177,8 +170,7 @@ def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPredic
 def _changes(
     known: what_if.KnownBeliefs, sides: Sequence[tuple[str, ...]], question: RoundQuestion
 ) -> Iterator[PredictedChange]:
-    """Yield the new ratings of the players whose ratings the result would change. Raises Failed for
-    an invalid round."""
+    """Yield the new ratings of players whom the result would change. Raises Failed."""
     standings = [
         Entry(
             player=side[0] if len(side) == 1 else None, team=side if len(side) > 1 else None,

@@ -1,5 +1,4 @@
-"""`stream-rater rate` and `convert`: rates the rounds of a file offline, or writes those of a table
-as JSON lines."""
+"""`stream-rater rate` and `convert`: rates a file offline, or writes a table as JSON lines."""
 
 import base64
 import csv
@@ -46,14 +45,9 @@ def rate(
 ) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
     standard output) in this form, or as the table `ratings` into a database of SQLite, and each
-    rating change to `changes` if it is given.
-
-    `records`: whether the lines include the bytes of each belief. `reading`: how a table is to be
-    read. `cores`: how many to use; None: all. Warns on standard error of parameters whose effect
-    may surprise.
-
-    Raises BadConfiguration or Failed.
-    """
+    rating change to `changes` if it is given. `records`: whether lines include the bytes of
+    beliefs. `cores`: None for all. Warns of surprising parameters. Raises BadConfiguration or
+    Failed."""
     for written in filter(None, (out, changes, database)):
         input_file.check_writable(written, path)
     if out is not None and changes is not None:
@@ -133,11 +127,8 @@ def rate_file(
     cores: Cores = ONE_CORE,
 ) -> RatedFile:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
-    is given.
-
-    Raises OSError, EOFError or zlib.error if a file cannot be read or written, and BadConfiguration
-    with a question about the columns of a table.
-    """
+    is given. Raises OSError, EOFError or zlib.error, and BadConfiguration about a table's
+    columns."""
     file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
     mistakes = file.mistakes
 
@@ -188,12 +179,9 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
 
 
 def convert(path: Path, out: Path, reading: Reading) -> None:
-    """Write the rounds of a table to `out` as JSON lines, in order of time; `-` is standard output.
-    A name that ends in .gz is compressed by gzip.
-
-    Raises BadConfiguration with a question about a column, or Failed if rows were rejected, here or
-    as rounds; all others are written.
-    """
+    """Write the rounds of a table to `out` as JSON lines, in order of time, compressed if its name
+    ends in .gz; `-` is standard output. Raises BadConfiguration about a column, or Failed if rows
+    were rejected, here or as rounds; all others are written."""
     if not is_table(path):
         raise BadConfiguration(f"{path}: no table: its name must end in {', '.join(SUFFIXES)}")
     if is_table(out):

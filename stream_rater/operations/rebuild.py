@@ -1,8 +1,5 @@
-"""`stream-rater rebuild`: computes the ratings of a place again from its log.
-
-Those of a data file are written to a copy of the file, and compared with a replay of the log. Only
-then the copy takes the place of the file.
-"""
+"""`stream-rater rebuild`: computes the ratings of a place again from its log. Those of a data file
+go to a copy, which takes its place once they are compared with a replay of the log."""
 
 import sys
 import time
@@ -39,9 +36,9 @@ MOST_AHEAD = 4  # The number of batches that are read, or encoded, ahead.
 def rebuild(
     settings: Settings, *, replace: bool, cores: int | None = None, fill: int | None = None
 ) -> None:
-    """Replay the log into the place of the settings, which must have no ratings unless `replace` is
-    given. `cores`: how many to use; None: all. `fill`: the most records that are appended to a
-    partition that lost some; None: MOST_FILLERS. Raises BadConfiguration or Failed."""
+    """Replay the log into a place, which must have no ratings unless `replace` is given. `cores`:
+    None for all. `fill`: the most records that are appended to a partition that lost some; None:
+    MOST_FILLERS. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
     startup.configure()
@@ -56,8 +53,8 @@ def rebuild(
 
 
 def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
-    """Unless ratings may be replaced, raise BadConfiguration if the place has some, or was rated by
-    another ladders file."""
+    """Unless `replace`, raise BadConfiguration if the place has ratings, or had another ladders
+    file."""
     if replace:
         return
     if ratings := place.ratings():
@@ -69,8 +66,7 @@ def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
 
 
 def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> None:
-    """Compare the ratings in a rebuilt copy of the file `name` with a replay, if all of its log is
-    rated."""
+    """Compare the ratings in a rebuilt copy of a file with a replay, if all of its log is rated."""
     done = copy.progress()
     behind = sum(copy.ends()) - sum(done.rated) + sum(done.part_ends) - sum(done.applied)
     if not behind:
@@ -96,8 +92,8 @@ def report(work: rebuild_store.Rebuilds, began_s: float) -> None:
 
 
 def unproven_warning(offsets: Collection[int]) -> str:
-    """The warning about pending parts whose evidence differs from the replay's, with the cure.
-    `offsets`: the offsets of their rounds, at least one."""
+    """The warning about pending parts of rounds at these offsets: their evidence is not the
+    replay's."""
     return (
         f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
         "be applied, and were computed from other beliefs or by other parameters than these: start "
@@ -109,9 +105,8 @@ def unproven_warning(offsets: Collection[int]) -> str:
 def rebuild_from_log(
     place: Place, ladders: Ladders, cores: int | None = None, fill: int | None = None
 ) -> rebuild_store.Rebuilds:
-    """Rebuild the beliefs from the log. Then write ladder events with the parameter histories and
-    the corrections of this replay. The beliefs stay marked as unfinished. `cores`, `fill`: as in
-    `rebuild`. Raises Failed."""
+    """Rebuild the beliefs, and write ladder events with the parameter histories and the corrections
+    of this replay. The beliefs stay marked as unfinished. Raises Failed."""
     try:
         work = _rebuild(place, ladders, Cores.of(cores), fill or MOST_FILLERS)
     except (UnknownPart, Misplaced, rebuild_store.StoreInUse) as error:
@@ -139,12 +134,9 @@ def restate(place: Place, work: rebuild_store.Rebuilds, ladders: Ladders) -> Non
 
 
 def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild_store.Rebuilds:
-    """Read the whole log, mark the shards, and replace the beliefs.
-
-    Nothing changes before the marks are written, unless the rounds lost records (`lost_rounds`).
-    From then on workers refuse the beliefs, until a rebuild has run to its end. Only after the
-    marks are the beliefs deleted.
-    """
+    """Read the whole log, mark the shards, and replace the beliefs. Nothing changes before the
+    marks are written, unless the rounds lost records (`lost_rounds`). From then on workers refuse
+    the beliefs until a rebuild has run to its end; only then are they deleted."""
     of_updaters, of_estimators = place.applied(), place.commits()
     parts_start, ends = place.part_bounds()
     known = {p: each.offset for p, each in of_estimators.items() if each and each.offset}
@@ -216,8 +208,7 @@ def _closing(
 
 
 def _published(place: Place) -> Iterator[RatingChanged]:
-    """Yield each published event. Records without a value are skipped: their players were
-    erased."""
+    """Yield each published event. One without a value is skipped: its player was erased."""
     for each in track(place.events(), "ratings"):
         if each.value:
             yield rating_changed_from_json(each.value)
@@ -253,8 +244,8 @@ def replayed(
 
 
 def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> None:
-    """Raise Failed if parts were deleted before their events were published. `starts`: the first
-    offset of each shard. `applied`: by shard, the updaters' committed offset."""
+    """Raise Failed if parts were deleted between the updaters' committed offset of a shard,
+    `applied`, and its first offset, `starts`: before their events were published."""
     if at := {s: start for s, start in enumerate(starts) if start > applied[s]}:
         each = (f"shard {s} starts at {at[s]}, after the committed offset {applied[s]}" for s in at)
         raise Failed(
@@ -264,8 +255,7 @@ def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> N
 
 
 def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
-    """Raise StoreInUse if a record was written to a shard between the last record that was read and
-    the mark. `ends`: the end offset of each shard when it was read."""
+    """Raise StoreInUse if a record was written between the `ends` that were read and the marks."""
     for shard, offset in marks.items():
         if offset != ends[shard]:
             raise rebuild_store.StoreInUse(
@@ -275,11 +265,8 @@ def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
 
 
 def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
-    """Raise Failed if a shard with parts has no committed offset. The updaters publish all events
-    after this offset, so without it some events may be published a second time.
-
-    `published`: the committed offset of each shard, or None.
-    """
+    """Raise Failed if a shard with parts has no committed offset (None): the updaters publish all
+    events after it, and without it would publish some a second time."""
     for shard, offset in published.items():
         if offset is None and shard in with_parts:
             raise Failed(
@@ -293,12 +280,8 @@ def check_published(published: Mapping[int, int | None], with_parts: Collection[
 def check_committed(
     finished: Mapping[int, SourceCommit | None], ends: Sequence[int], parts_start: Sequence[int]
 ) -> None:
-    """Raise Failed if parts were deleted, and a partition with rounds has no committed offset. Then
-    only the estimators' offsets show which rounds were rated.
-
-    `finished`: what is committed for each partition, or None. `ends`: the end offset of each
-    partition. `parts_start`: the first offset of each shard.
-    """
+    """Raise Failed if parts were deleted, and a partition with rounds has no committed offset
+    (None): then only the estimators' offsets show which rounds were rated."""
     for partition, commit in finished.items():
         if commit is None and ends[partition] and any(parts_start):
             raise Failed(

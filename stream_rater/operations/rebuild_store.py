@@ -44,8 +44,7 @@ from stream_rater.rounds.seed_records import Seed
 BATCH = 10_000  # The number of beliefs written in one call.
 
 AT_ONCE = 50_000
-"""The approximate number of players that are collected before their rounds are rated. More players
-allow more parallel work."""
+"""About how many players are collected before their rounds are rated, to work in parallel."""
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
@@ -67,15 +66,14 @@ class Rebuild:
         verdicts: edited_log.Verdicts | None = None, traces: CorrectionTraces | None = None,
         cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
-        """`verdicts`: the verdicts on applied corrections; without them a log with corrections
-        raises MissingVerdicts. `traces`: restores the values that these corrections left in
-        beliefs."""
+        """`verdicts`: those on applied corrections; without them a log with corrections raises
+        MissingVerdicts. `traces`: restores the values that these corrections left in beliefs."""
         self._log = edited_log.EditedLog(ladders, window, partitions, verdicts)
         self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
-        """By configuration and started seasons, the number of this pair. Rounds are rated by such a
-        pair."""
+        """The number of each pair of a configuration and started seasons, by which rounds are
+        rated."""
         self._cutoff = cutoff
         self._least = cutoff.least()
         self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
@@ -95,16 +93,16 @@ class Rebuild:
         """The number of beliefs that were yielded so far."""
 
     def run(self, log: LogReader, advance: Callable[[int], None] = ignored) -> None:
-        """Rate all records of a log. `advance` is called with the number of records of each batch
-        that is rated. Raises MissingVerdicts."""
+        """Rate all records of a log. `advance` gets the number of records of each rated batch.
+        Raises MissingVerdicts."""
         with log.validated(self._log.validator, *self._arguments, self._cores) as batches:
             for each in batches:
                 self.feed(each)
                 advance(each.count)
 
     def feed(self, records: Sequence[Record] | edited_log.ValidRecords) -> None:
-        """Rate the valid rounds in records of `round-completed`, and apply the seeds and resets,
-        now or together with those fed later. Raises MissingVerdicts."""
+        """Rate rounds, and apply seeds and resets, now or with those fed later. Raises
+        MissingVerdicts."""
         for each in self._log.in_order(records):
             if isinstance(each, Seed):
                 self._add_seed(each)
@@ -221,8 +219,7 @@ class Rebuild:
         return [names[number] for number in sorted(self._ladders)]
 
     def beliefs(self) -> Iterator[BeliefColumn]:
-        """Yield every belief that the store must hold, in batches. `feed` cannot be called
-        afterwards."""
+        """Yield every belief that the store must hold, in batches. It ends `feed`."""
         self._rate()
         for found in self._completed():
             self.written += len(found)
@@ -282,8 +279,7 @@ def _batches(count: int) -> Iterator[slice]:
 
 
 def tails_at(applied: Offsets, moved: Offsets, cutoff: Cutoff) -> dict[int, int]:
-    """By shard, the checksum of the last record before its next offset. `moved`: the next offsets
-    of the shards whose offset is past their mark."""
+    """By shard, the checksum of the last record before its offset; `moved` ones are past a mark."""
     mark_checksum = checksum(mark(len(applied)))
     return cutoff.tails | dict.fromkeys(moved, mark_checksum)
 
@@ -299,10 +295,8 @@ def fill_store(
 ) -> None:  # fmt: skip
     """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
     epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises StoreInUse.
-
-    No intermediate state can be mistaken for a complete one, even if the store goes back to it. If
-    it goes back in the meantime, the next call to that shard finds another `applied`.
-    """
+    No intermediate state can be mistaken for a complete one: if the store goes back to one, the
+    next call to that shard finds another `applied`."""
     shards, before = len(marks), dict.fromkeys(marks, UNFINISHED)
     for number, batch in enumerate(beliefs, 1):
         after = UNFINISHED - 1 - number  # below VANISHED

@@ -50,8 +50,8 @@ MOST_PLACES = 20  # The largest number of places that `Mentions` stores.
 
 
 class _Codec(NamedTuple):
-    """Splits messages into fields, and keeps the bytes of each field. Its attributes are functions
-    that decode a message, the entries of standings, or any value, and encode one."""
+    """Splits messages into fields, and keeps the bytes of each: functions that decode a message,
+    the entries of standings, or any value, and encode one."""
 
     fields: Callable[[bytes], Fields]
     entries: Callable[[bytes], list[Fields]]
@@ -102,8 +102,7 @@ class Pseudonym:
         return self.record(record) is not record
 
     def record(self, record: Record) -> Record:
-        """A round, a seed, a reset or a correction with the new name; the same object if it does
-        not name the player."""
+        """A record of `round-completed` with the new name; the same object without the player."""
         value = record.value or b""
         if self._bytes not in value and b"\\" not in value:  # escapes may hide the id
             return record
@@ -139,8 +138,8 @@ class Pseudonym:
         return sum(self._word(each) is not None for each in _texts(whole))
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
-        """Put the new name into those of these fields that name the player. Returns whether there
-        was one."""
+        """Put the new name into those of these fields that name the player. Returns whether one
+        did."""
         matching = [n for n in names if n in fields and codec.anything(fields[n]) == self.player]
         fields |= dict.fromkeys(matching, Raw(codec.encode(self.name)))
         return bool(matching)
@@ -154,8 +153,8 @@ class Pseudonym:
         return found
 
     def leftover_field(self, record: Record) -> str:
-        """The name of a field with free text, or of a header, in which the id still stands as a
-        word in a renamed record; empty if there is none."""
+        """The name of a free text or of a header of a renamed record in which the id still stands
+        as a word; empty if there is none."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
             structured = STRUCTURED_IN_SEEDS if is_seed(record) else STRUCTURED_FIELDS
@@ -191,11 +190,8 @@ class Pseudonym:
 
     def ladder_events(self, message: bytes) -> list[bytes]:
         """The messages that replace a message of `ladders-noted`, with the new name; none if it is
-        not a ladder event.
-
-        An event that restates corrections becomes an ordinary event about these corrections, too:
-        the rebuild that follows restates them, wherever that makes a difference.
-        """
+        no ladder event. One that restates corrections becomes an ordinary event about them: the
+        rebuild that follows restates them, wherever that makes a difference."""
         try:
             event = _decode_ladder_event(message)
         except UNDECODABLE:
@@ -218,8 +214,7 @@ class Pseudonym:
 def _free_texts(
     codec: _Codec, value: bytes, structured: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the texts in all fields with free text, each with the name of its field. `structured`:
-    the fields without free text."""
+    """Yield the texts in all fields, but for `structured` ones, each with its field's name."""
     fields = codec.fields(value)
     free = [(name, each) for name, each in fields.items() if name not in structured]
     for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
@@ -321,12 +316,9 @@ class Mentions:
 
 
 def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | None:
-    """A ladder and another player's name that sorts between the player's id and the pseudonym; None
-    if there is no such name that matters.
-
-    It matters where accounts are merged: if several of them stand in a round or a seed, the one
-    with the least name stays (`replay.edits`).
-    """
+    """A ladder and another player's name that sorts between the id and the pseudonym; None if none
+    matters. It matters where accounts are merged: if several of them stand in a round or a seed,
+    the one with the least name stays (`replay.edits`)."""
     for ladder, edits in verdicts.edits.items():
         edit = edits.entries.get(pseudonym.player)
         if edit is None or edit.player == pseudonym.player:
@@ -349,8 +341,8 @@ class LogRewriter:
         """By partition, the offset of the next record to yield."""
 
     def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
-        """Yield the records that replace the next ones, with empty records in the gaps before them.
-        `accepted`: (n,) whether each record was accepted."""
+        """Yield the records that replace the next ones, (n,) `accepted` or not, and fill gaps
+        before them."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
             if not counts:
@@ -360,8 +352,7 @@ class LogRewriter:
             self._next[record.partition] = record.offset + 1
 
     def fill_to(self, ends: Mapping[int, int]) -> Iterator[Record]:
-        """Yield empty records behind the last record of each partition, up to the partition's
-        end."""
+        """Yield empty records behind the last record of each partition, up to its end."""
         for partition, end in ends.items():
             yield from self._up_to(partition, end)
 

@@ -1,10 +1,8 @@
-"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended.
-
-The standings of a season are those just before the record that starts the next one. The command
-replays the log to there, as the corrections edit it that were applied before, and writes the listed
-players in pages. What it writes depends on the log and the ladders file alone. So it can be killed
-at any moment and run again, also several times at once: each player of a season has one record.
-"""
+"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended,
+as they were just before the record that starts the next one. The command replays the log to there,
+as the corrections before it edit it, and writes the listed players in pages. What it writes depends
+on the log and the ladders file alone. So it can be killed at any moment and run again, also several
+times at once: each player of a season has one record."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,11 +42,8 @@ def season_standings(
     settings: Settings, ladder: str, number: int | None, wait_s: float
 ) -> Iterator[str]:
     """Keep the standings of a ladder's season; without a number, of all that have ended and are not
-    kept. Yields a line about each.
-
-    `wait_s`: how long to wait until the workers have rated what is in the log now. Raises
-    BadConfiguration or Failed.
-    """
+    kept. Yields a line about each. `wait_s`: how long to wait until the present log is rated.
+    Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     startup.configure()
     with named_failures(), places.opened(settings) as place:
@@ -69,8 +64,7 @@ def season_standings(
 
 
 def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
-    """The seasons that have ended, in order: each was followed by another one. The first is the
-    time before the first season."""
+    """The seasons that another one followed, in order, from the time before the first season on."""
     numbers = [season_ended.BEFORE_SEASONS, *(each.season.number for each in started)]
     offsets = [None, *(each.offset for each in started)]
     return [
@@ -83,8 +77,7 @@ def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
 def _asked_for(
     found: Sequence[EndedSeason], number: int | None, ladder: str
 ) -> Sequence[EndedSeason]:
-    """The ended seasons to keep. Raises BadConfiguration if the season with this number has not
-    ended."""
+    """The ended seasons to keep. Raises BadConfiguration if the one with this number has not."""
     if number is None:
         return found
     if chosen := [each for each in found if each.number == number]:
@@ -124,8 +117,7 @@ def _label(ladder: str, season: EndedSeason) -> str:
 def write_standings(
     writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept
 ) -> None:
-    """Write the pages that are not written yet. The last page has the summary with it. Raises
-    Failed."""
+    """Write the pages that are missing, the summary with the last one. Raises Failed."""
     troubles, written = 0, -1
     while True:
         try:

@@ -89,10 +89,7 @@ def of_table(
 ) -> Plan:  # fmt: skip
     """The plan for a table of ratings. `scale`: that of its numbers. `sigma`: that of players
     without one, on this scale. `skip_invalid`: whether the valid rows are taken if others are not.
-    `sends`: whether the seeds go to the log of the settings.
-
-    Raises BadConfiguration, or Failed if rows are invalid or the file cannot be read.
-    """
+    `sends`: whether the seeds go to the log. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
@@ -145,8 +142,8 @@ def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
 
 
 def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[Terms, int]:
-    """The ladder's terms at the end of the log of the settings, and this offset; without settings,
-    the last terms. Raises BadConfiguration if there is no such ladder."""
+    """The ladder's terms at the end of the log, and this offset; without settings, the last terms.
+    Raises BadConfiguration if there is no such ladder."""
     named = ladders.ladders.get(ladder)
     end = AFTER_ALL
     if settings is not None and named is not None and named.offsets != (0,):
@@ -167,8 +164,7 @@ def most_bytes_of(ladders: Ladders) -> int:
 
 
 def check(plan: Plan, ladders: Ladders, end: int) -> None:
-    """Raise Failed if the first seed is invalid by the rules of the service. All have the same
-    ladder and time, and their rows were validated before."""
+    """Raise Failed if the first seed is invalid; all have its ladder and time, and valid rows."""
     for message in plan.messages():
         _check_record(SEEDED, message.value, ladders, end)
         return
@@ -192,8 +188,8 @@ def now() -> str:
 
 
 def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
-    """Write the seeds to a file of JSON lines, or to standard output for `-`. `inputs`: the files
-    that they come from. Returns a line with the counts. Raises BadConfiguration or Failed."""
+    """Write the seeds to a file of JSON lines, `-` for standard output. `inputs`: where they come
+    from. Returns a line. Raises BadConfiguration or Failed."""
     if out != STANDARD_INPUT:
         check_writable(out, *inputs)
     count = 0
@@ -230,8 +226,7 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
 
 
 def take_back(plan: Plan, settings: Settings) -> str:
-    """Void the seeds of this plan, together. Returns a line with their place. Raises
-    BadConfiguration or Failed."""
+    """Void these seeds together. Returns a line. Raises BadConfiguration or Failed."""
     ladder, reason = plan.head.ladder, f"taken back: {plan.head.source}"
     voids = [voided(ladder, each.round_id, reason, batched=True) for each in plan.messages()]
     return send([*voids, applied(ladder, reason)], settings)
@@ -244,8 +239,7 @@ def reset(
     ladder: str, player: str, sigma: float, mu: float | None, at: str, source: str, round_id: str,
     settings: Settings,
 ) -> str:  # fmt: skip
-    """Make one player's rating uncertain again. Returns a line with the record's place. Raises
-    BadConfiguration or Failed."""
+    """Make a rating uncertain again. Returns a line. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     _, end = terms_of(ladders, ladder, settings)
     given = UNSET if mu is None else mu
@@ -276,13 +270,11 @@ def reset(
 AT_ONCE = 100_000  # The number of players who are Python objects at the same time.
 
 ORDER = Key(np.uint64(0), np.uint64(0))
-"""The key of the hashes by which the players are in order. It is no secret: nothing is looked up by
-these hashes."""
+"""The key of the hashes that order the players. It is no secret: none is looked up by them."""
 
 
 def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: Settings) -> Plan:
-    """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
-    is not that of the workers, and Failed if there are no such players."""
+    """The plan for the players of the ladder `source`. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     if source == head.ladder:
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
@@ -316,8 +308,8 @@ def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: 
 def _read(
     place: Place, rule: RatingRule, source: str, target: str
 ) -> tuple[StringColumn, Floats, Floats]:
-    """The names, mu and sigma of the players of the source who have no belief on the target, in an
-    order that depends on the names alone. Raises Failed if there are none."""
+    """The players of the source without a belief on the target, with mu and sigma, in an order that
+    depends on the names alone. Raises Failed if there are none."""
     names, mu, sigma, known = list[StringColumn](), list[Floats](), list[Floats](), list[Hashes]()
     for batch in progress.track_batches(place.beliefs(), "beliefs"):
         found, header = _played(batch, source)
@@ -347,8 +339,8 @@ def _played(batch: list[tuple[Player, bytes]], ladder: str) -> tuple[StringColum
 def _examples(
     names: StringColumn, columns: Sequence[Floats], rating: RatingConfig
 ) -> list[SeedExample]:
-    """Some players, from the lowest rating to the highest. `columns`: the mu and sigma of all on
-    the source, and on the target."""
+    """Some players, from the lowest rating on. `columns`: mu and sigma on the source and the
+    target."""
     order = np.argsort(columns[2], kind="stable")
     places = np.linspace(0, len(order) - 1, min(EXAMPLES, len(order))).round().astype(np.int64)
     rows, rule = order[places], rule_of(rating)

@@ -1,5 +1,4 @@
-"""`stream-rater submit` and `correct`: send rounds, seeds, resets and corrections to
-`round-completed`."""
+"""`stream-rater submit` and `correct`: send records to `round-completed`."""
 
 import sys
 import time
@@ -33,12 +32,8 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 def submit(
     path: Path, settings: Settings, per_second: float | None, reading: Reading = AS_FOUND
 ) -> None:
-    """Send the valid rounds, seeds, resets and corrections of a file to Kafka. `per_second`: the
-    largest number of records to send in a second; None for no limit. `reading`: how a table is to
-    be read.
-
-    Raises BadConfiguration, or Failed if lines were rejected or not sent.
-    """
+    """Send the valid rounds, seeds, resets and corrections of a file; at most `per_second` records,
+    if this is given. Raises BadConfiguration, or Failed if lines were rejected or not sent."""
     ladders = ladders_of_settings(settings)
     file = RoundsFile(path, None, reading, ladders, once=True)
     decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
@@ -85,8 +80,7 @@ def submit(
 
 
 def checked_seed(record: Record, ladders: Ladders) -> Seed:
-    """The seed or reset in a record to send, validated by all rules that need only the record, and
-    by the parameters that its ladder has last. Raises Invalid."""
+    """The seed or reset in a record, valid by its ladder's last parameters. Raises Invalid."""
     if (size := len(record.value or b"")) > MOST_SEED_BYTES:
         text = f"{size} bytes, over the {MOST_SEED_BYTES} of a seed: cut it into several"
         raise Invalid("too-large", text)
@@ -94,8 +88,7 @@ def checked_seed(record: Record, ladders: Ladders) -> Seed:
 
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:
-    """Send corrections in this order. Returns a line with their partition and offsets. Raises
-    BadConfiguration or Failed."""
+    """Send corrections in this order. Returns a line. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     corrections.check_all(plan, ladders)
     with named_failures(), places.opened(settings, writes=True) as place:
@@ -123,8 +116,7 @@ def _flush(submitter: Submitter, count: int) -> None:
 
 
 def _sent_line(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
-    """A line with the corrections and their offsets. All are in one partition, that of the
-    ladder."""
+    """A line with the corrections and their offsets in the ladder's partition."""
     kinds = Counter(each.kind for each in plan)
     (partition, first), (_, last) = places[0], places[-1]
     if len(plan) == 1:

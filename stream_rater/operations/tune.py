@@ -1,7 +1,5 @@
-"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka.
-
-Only `tune_topic` needs the packages of the service. It changes nothing on Kafka.
-"""
+"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka, where
+it changes nothing. Only `tune_topic` needs the packages of the service."""
 
 import sys
 from array import array
@@ -51,8 +49,8 @@ class TunedFile(NamedTuple):
     out: Path | None
 
     def conclude(self) -> None:
-        """Write the parameters to `out`, if it is given. Warn if rounds were out of order. Raises
-        Failed if lines were rejected."""
+        """Write the parameters to `out`, warn of late rounds, and raise Failed for rejected
+        lines."""
         write_rating(self.proposal, self.out)
         self.season.conclude_order()
         self.season.mistakes.conclude()
@@ -63,12 +61,8 @@ def tune_file(
     where: Where, reading: Reading = AS_FOUND, present: RatingConfig | None = None,
 ) -> TunedFile:  # fmt: skip
     """Search the parameters of a system that are best by a measure on the first part of a file, and
-    compare them with the present ones on the other part.
-
-    `train`: the size of the first part, as a fraction of all rounds. `where`: where the trials run.
-    `reading`: how a table is to be read. `present`: None for the system's first guess. Raises
-    BadConfiguration or Failed.
-    """
+    compare them with the `present` ones (None: the system's first guess) on the rest. `train`: the
+    size of the first part, as a fraction. Raises BadConfiguration or Failed."""
     if out is not None:
         check_writable(out, path)
     season = SeasonFile(path, named=present is not None and by_name([present]), reading=reading)
@@ -88,8 +82,7 @@ def as_json(config: RatingConfig) -> bytes:
 
 
 def write_rating(found: TuningProposal, out: Path | None) -> None:
-    """Write the proposed configuration, if a file is given, unless the one that was found is worse.
-    Raises Failed."""
+    """Write the configuration to the file, if there is one, unless it is worse. Raises Failed."""
     if out is not None and not found.worse:
         with file_failures():
             out.write_bytes(as_json(found.rating))
@@ -107,8 +100,7 @@ class TunedLadder(NamedTuple):
     system: str
     another: bool  # Whether `system` differs from the system that the ladder has now.
     offset: int
-    """The approximate end offset of the ladder's partition in a day. The new parameters can hold
-    from there on."""
+    """Where the ladder's partition ends in a day, about: the new parameters can hold from there."""
     out: Path | None
 
     def conclude(self) -> None:
@@ -120,13 +112,9 @@ def tune_topic(
     settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None, *,
     train: float, trials: int, where: Where,
 ) -> TunedLadder:  # fmt: skip
-    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: the rating
-    system to tune; None for the ladder's present one. `train`: the size of the first part, as a
-    fraction of all rounds. `where`: where the trials run.
-
-    Raises BadConfiguration if the ladders file is not that of the workers, Failed if the ladder has
-    no rounds or too few, or if the trials cannot be run.
-    """
+    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: None for
+    the present one. `train`: the size of the first part, as a fraction. Raises BadConfiguration if
+    the ladders file is not that of the workers, Failed if there are too few rounds or no trials."""
     if out is not None:
         check_writable(out, *settings.files)
     with trials_on(where) as executor:
@@ -149,9 +137,8 @@ def tune_topic(
 def _read(
     settings: Settings, ladders: Ladders, ladder: str
 ) -> tuple[list[Session], Mapping[str, int], "GrowthForecast"]:
-    """The rounds that the ladder has now, the number of rejected records by error code (those whose
-    ladder cannot be read are included), and the growth of the ladder's partition. Raises
-    BadConfiguration or Failed."""
+    """The ladder's rounds, the numbers of its rejected records by error code, those of unknown
+    ladders among them, and the growth of its partition. Raises BadConfiguration or Failed."""
     from stream_rater import places
     from stream_rater.operations import ladder_replay
 

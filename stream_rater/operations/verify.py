@@ -29,11 +29,9 @@ NOTHING = "nothing was compared"
 
 
 class Sample(NamedTuple):
-    """Some of the ladders that have rounds.
-
-    Each ladder has a place from 0 to 1, by a hash of its id. A sample of a share has the ladders
-    whose place is below the share, so that it is always the same, and part of every larger sample.
-    """
+    """Some of the ladders that have rounds. Each ladder has a place from 0 to 1, by a hash of its
+    id. A sample of a share has those whose place is below it: so every larger sample has them,
+    too."""
 
     share: float  # The share that was asked for.
     ladders: frozenset[str]  # The chosen ladders: at least one, if there is any.
@@ -41,15 +39,14 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, share: float, ladders: Iterable[str]) -> "Sample":
-        """The sample of this share of the ladders. If no place is below the share, it is the ladder
-        with the first place."""
+        """The sample of this share; if no place is below it, the ladder with the first place."""
         in_order = sorted(ladders, key=lambda ladder: (place_of(ladder), ladder))
         chosen = [each for each in in_order if place_of(each) < share] or in_order[:1]
         return cls(share, frozenset(chosen), len(in_order))
 
     def described(self, players: int, all_players: int, records: int) -> str:
-        """What the sample has covered, and that it proves nothing else. `players`: the number of
-        its players. `records`: the number of records in the whole log."""
+        """What the sample of so many players, of a log of so many records, has covered, and that it
+        proves nothing else."""
         return (
             f"This is a sample of {self.share:g}: {len(self.ladders):,} of "
             f"{counted(self.known, 'ladder')}, {players:,} of {counted(all_players, 'player')}, in "
@@ -76,10 +73,8 @@ ALL = Options()
 
 def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
     """Compare the ratings with a sequential replay of the log. Returns a line with the counts.
-
     `wait_s`: how long to wait until all of the log is rated. Raises Failed if beliefs differ,
-    BadConfiguration if the ladders file or the duplicate window is not that of the workers.
-    """
+    BadConfiguration if the ladders file or the duplicate window is not that of the workers."""
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(settings) as place:
         place.kernel()  # fails at once where Redis is down
@@ -91,8 +86,8 @@ def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
 
 
 def compared_with_replay(place: Place, ladders: Ladders, options: Options = ALL) -> str:
-    """Compare the beliefs of a place, all of which is rated, with a replay. Returns a line with the
-    counts. Raises BadConfiguration, or Failed if beliefs differ."""
+    """Compare the beliefs of a place, all rated, with a replay. Returns a line with the counts.
+    Raises BadConfiguration or Failed."""
     known, ends = checks.agreed(place, ladders, NOTHING), dict(enumerate(place.ends()))
     sample = None if options.sample is None else Sample.of(options.sample, known.ladders)
     verdict = compare(
@@ -117,7 +112,7 @@ def _of_sample(ends: Mapping[int, int], sample: Sample | None) -> Mapping[int, i
 
 def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
     """A line with the counts. Prints the first players whose beliefs are missing or differ. Raises
-    Failed if there are any, or if there are beliefs that the log does not explain."""
+    Failed if there are any, or a belief that the log does not explain."""
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_LINES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
@@ -157,8 +152,8 @@ class _NoMirror(Failed):
 
 
 def compare_mirror(settings: Settings, mirror: Settings) -> str:
-    """Compare the log with its mirror, as far as this goes, while workers may run. Returns a line
-    with the counts. Raises BadConfiguration, or Failed at the first record that differs."""
+    """Compare the log with its mirror, as far as this goes, while workers may run. Returns a line.
+    Raises BadConfiguration, or Failed at the first record that differs."""
     if (mirror.kafka, mirror.topic_prefix) == (settings.kafka, settings.topic_prefix):
         raise BadConfiguration(
             f"MIRROR: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "

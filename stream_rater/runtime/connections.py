@@ -66,8 +66,8 @@ class Server(uvicorn.Server):
         self, application: Any, address: str, limits: ConnectionLimits,
         made_room: Callable[[str], None] = lambda cause: None,
     ) -> None:  # fmt: skip
-        """Listens at once at all addresses of the host. `made_room` is called with `address` or
-        `all` when a connection is closed to make room. Raises OSError or ValueError."""
+        """Listens at once at all addresses of the host. `made_room` gets `address` or `all` when a
+        connection is closed to make room. Raises OSError or ValueError."""
         logger = logging.getLogger("uvicorn")
         logger.addHandler(logging.NullHandler())  # errors of clients are not logged
         logger.propagate = False
@@ -178,8 +178,8 @@ class ClientConnection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse data from the client, in pieces. Before each of them is parsed, it is counted what
-        has come beside the body: if that is too much, the connection ends."""
+        """Parse data from the client, in pieces; too much that is not of the body ends the
+        connection."""
         while data and not self.transport.is_closing():
             if not (self._in_head or self._in_body):
                 self._beside = 0
@@ -304,16 +304,13 @@ class ClientConnection(HttpToolsProtocol):
 
 
 class OpenConnections:
-    """The open connections of a server, for one thread.
-
-    A connection is idle while the server waits for its client: for a request, or until the client
-    has read its answer. It is busy while its request is answered, or while it follows changes. To
-    make room, the connection is closed that has been idle longest; busy connections stay.
-    """
+    """The open connections of a server, for one thread. One is idle while the server waits for its
+    client: for a request, or until the answer is read; busy while it is answered, or follows
+    changes. To make room, the one is closed that has been idle longest; busy ones stay."""
 
     def __init__(self, max_total: int, per_address: int, made_room: Callable[[str], None]) -> None:
-        """`max_total`: all connections; `per_address`: those of one address, 0 means no limit.
-        `made_room` is called with `address` or `all` when a connection is closed."""
+        """`max_total`: of all connections; `per_address`: 0 means no limit. `made_room`: as in
+        Server."""
         self._max_total, self._per_address, self._made_room = max_total, per_address, made_room
         self._address_of: dict[ClientConnection, str] = {}
         self._counts: Counter[str] = Counter()
@@ -326,8 +323,7 @@ class OpenConnections:
         return len(self._address_of)
 
     def add(self, connection: ClientConnection, address: str) -> None:
-        """A client connected. Close an idle connection if there are too many, or this one if all
-        others are busy."""
+        """A client connected. If there are too many, close an idle connection, or else this one."""
         self._address_of[connection] = address
         self._counts[address] += 1
         if self._per_address and self._counts[address] > self._per_address:

@@ -62,8 +62,7 @@ class Machine:
         self.on_polled: Callable[[Polled], None] = lambda _: None
 
     def advance(self, now_s: float) -> bool:
-        """Perform the present effect, and those that follow it, up to the next poll. Returns False
-        if the machine waits. Raises Trouble if an effect fails."""
+        """Perform effects up to the next poll; False if the machine waits. Raises Trouble."""
         if isinstance(self._effect, Poll) and not self._may_poll(self._effect, now_s):
             return False
         self.driver.now_s = now_s
@@ -101,16 +100,16 @@ class _Waiting(NamedTuple):
 
 
 class Engine:
-    """Runs both machines. All methods but `append` and `stop` are for the engine's thread, which
-    has opened the file."""
+    """Runs both machines, in the thread that has opened the file; others may `append` and
+    `stop`."""
 
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],
         on_events: Callable[[], None], on_trouble: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`on_events` is called when new events are on the disk, and `on_trouble` with the reason
-        when a turn has failed. `clock` returns monotonic seconds."""
+        """`on_events` is called when new events are on the disk, `on_trouble` with why a turn
+        failed."""
         self._database, self._log, self._machines = database, log, machines
         self._on_events, self._on_trouble, self._clock = on_events, on_trouble, clock
         self._queue: deque[_Waiting] = deque()
@@ -131,8 +130,8 @@ class Engine:
     # --- for other threads ---
 
     def append(self, records: Sequence[NewRecord]) -> "Future[list[RecordPlace]]":
-        """Append records to the log. The future has their places once they are on the disk. Raises
-        Full if too many records wait. If the future is cancelled, no later turn appends them."""
+        """Append records. The future has their places once they are on the disk; if it is
+        cancelled, no later turn appends them. Raises Full if too many wait."""
         answer: Future[list[RecordPlace]] = Future()
         size = sum(len(each.value) for each in records)
         with self._changed:
@@ -280,11 +279,9 @@ CACHE_BYTES = 16 * 2**20  # The memory of the records that the updater need not 
 
 
 class EmbeddedEngine:
-    """Runs both state machines alternately on one log and store.
-
-    Their clock is virtual: a poll that finds no record takes its time-out at once, and nothing else
-    takes any time. So no caller waits for delayed work, such as the commit of offsets.
-    """
+    """Runs both state machines alternately on one log and store. Their clock is virtual: a poll
+    that finds no record takes its time-out at once, and nothing else takes any time. So no caller
+    waits for delayed work, such as the commit of offsets."""
 
     def __init__(
         self, ladders: Ladders = ANY_LADDER, *, estimating: Observer | None = None,
@@ -346,8 +343,8 @@ class RoundLog(Protocol):
         """The end of a partition, as far as it is known. The true end may be greater."""
 
     async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
-        """Append records, in this order. Returns the outcome of each once all are known. A place
-        means that the record is stored for good. This takes a bounded time."""
+        """Append records, in order. Returns each one's outcome, in bounded time: a place is for
+        good."""
 
 
 def round_log_of(settings: Settings, trouble: Callable[[str], None]) -> RoundLog:

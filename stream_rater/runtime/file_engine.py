@@ -35,9 +35,9 @@ class FileEngine:
         opened: Callable[[Path, Path, str, int], None], on_events: Callable[[], None],
         on_trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """Open the file; create it if there is none. `opened` is called before anything is written,
-        with the path of the file and of the index, the id of the file and the end of its events.
-        Raises Unusable, Denied or BadConfiguration."""
+        """Open the file, or create it. `opened` is called before anything is written, with the
+        paths of the file and the index, the file's id and the end of its events. Raises Unusable,
+        Denied or BadConfiguration."""
         self._settings = settings
         self._database = database = Database.open(path)
         try:
@@ -140,8 +140,8 @@ class FileEngine:
         self._thread.join()
 
     def close(self) -> None:
-        """Close the file, unless a long turn has not ended: then the process ends as if it were
-        killed, and nothing of the turn happens."""
+        """Close the file, unless a turn has not ended: then the process ends as if it were
+        killed."""
         if self._thread is None or not self._thread.is_alive():
             self._database.close()
 

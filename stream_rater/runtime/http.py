@@ -61,9 +61,9 @@ class ProbeServer:
 def application(
     registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons, address: str = ""
 ) -> Application:
-    """The ASGI application. Each probe answers 200, or 503 with one reason per line. If `address`
-    is one of this machine alone, requests that name another host get no answer: a page of another
-    site could read by a name of its own that leads here."""
+    """The ASGI application. A probe answers 200, or 503 with a reason per line. If `address` is of
+    this machine alone, requests that name another host get no answer: a page of another site could
+    read by a name of its own that leads here."""
     local = connections.is_local(address)
     metrics = _MetricsPage(registry)
     probes = dict(zip(PROBES, (unhealthy, unready), strict=True))

@@ -1,8 +1,6 @@
-"""The metrics of a worker, except those of `observer.Lag`.
-
-No metric has a label by player, round or ladder, so the number of series stays small. Every counter
-exists from the start, at zero: one that appears with its first event hides that event from `rate`.
-"""
+"""The metrics of a worker, except those of `observer.Lag`. None has a label by player, round or
+ladder, so the series are few. Every counter exists from the start, at zero: one that appears with
+its first event hides that event from `rate`."""
 
 import ssl
 import time
@@ -215,11 +213,8 @@ FIELDS_BEFORE_VALIDITY = 3
 
 
 def not_after(path: str) -> float | None:
-    """The Unix seconds at which the first certificate of a PEM file expires; None if it has no
-    readable one.
-
-    The client libraries report an invalid file; this only watches a valid one.
-    """
+    """When the first certificate of a PEM file expires, Unix seconds; None if none is readable. The
+    client libraries report an invalid file."""
     try:
         before, end, _ = Path(path).read_text("ascii").partition("-----END CERTIFICATE-----")
         return _not_after(ssl.PEM_cert_to_DER_cert(before[before.index("-----BEGIN") :] + end))

@@ -1,5 +1,5 @@
-"""The observer that feeds the metrics and the log of a state machine, with the latency of records,
-the progress of corrections, and the lag."""
+"""Feeds the metrics, the log and the spans of a state machine, with latency, corrections and
+lag."""
 
 import time
 from collections import Counter as Counts
@@ -37,16 +37,12 @@ Ends = Callable[[], Mapping[int, int]]
 
 
 class LatencyTracker:
-    """Follows records of one role, from their arrival in Kafka until they are finished.
-
-    The first record of each poll is followed, because it has waited longest. That costs nothing,
-    and under little load it is every record. A record arrives at its time in the log: by the
-    broker's clock if the topic has LogAppendTime, as round-completed does, else by the producer's.
-
-    `clock` gives Unix seconds. `waited` is called with the seconds that each finished record
-    waited. `ahead` is called with the seconds by which a record's time was ahead of the clock when
-    it was read: 0 unless the clocks disagree.
-    """
+    """Follows records of one role, from their arrival in Kafka until they are finished: the first
+    of each poll, which has waited longest. That costs nothing, and under little load is every
+    record. A record arrives at its time in the log: by the broker's clock if the topic has
+    LogAppendTime, as round-completed does, else by the producer's. `clock` gives Unix seconds.
+    `waited` gets the seconds that each finished record waited, and `ahead` those by which its time
+    was ahead of the clock when it was read: 0 unless the clocks disagree."""
 
     def __init__(self, waited: Seconds, ahead: Seconds, clock: Clock) -> None:
         self._waited, self._ahead, self._clock = waited, ahead, clock
@@ -55,8 +51,7 @@ class LatencyTracker:
         ahead(0.0)
 
     def polled(self, records: Sequence[Record], next_offsets: Mapping[int, int]) -> None:
-        """Follow the first of these records, unless it is finished and was only read again for its
-        round id."""
+        """Follow the first of these records, unless it was only read again for its round id."""
         if not records:
             return
         first = records[0]
@@ -352,8 +347,7 @@ class Lag(Collector):
         self._sources: list[tuple[str, Ends, ServiceObserver, bool]] = []
 
     def add(self, topic: str, ends: Ends, observer: ServiceObserver, *, corrections: bool) -> None:
-        """Add a topic. `ends` returns the end offsets of its owned partitions; `corrections` says
-        whether it may contain corrections."""
+        """Add a topic. `ends`: of its owned partitions. `corrections`: whether it may have some."""
         self._sources.append((topic, ends, observer, corrections))
 
     def collect(self) -> Iterable[Metric]:

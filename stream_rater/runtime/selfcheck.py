@@ -1,9 +1,6 @@
-"""Compiles the kernels, and checks that this machine computes the same bits as all others.
-
-`python -m stream_rater.runtime.selfcheck` rates a few rounds by Elo-MMR, and with `--all` by every
-system. What is not compiled yet is compiled. `cli.compile_kernels` does this with more processes.
-Each worker runs `check` at its start.
-"""
+"""Compiles the kernels, and checks that this machine computes the same bits as all others, as each
+worker does at its start. `python -m stream_rater.runtime.selfcheck` does it for Elo-MMR, and with
+`--all` for every system; `cli.compile_kernels` with more processes."""
 
 import compileall
 import hashlib
@@ -36,8 +33,7 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.engine import EmbeddedEngine
 
 EXPECTED = "77b24cd7e617f768"
-"""The result of `fingerprint` on every machine. It changes with KERNEL_VERSION and with the test
-rounds."""
+"""The `fingerprint` of every machine. It changes with KERNEL_VERSION and the test rounds."""
 
 
 SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
@@ -47,8 +43,8 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
 
 
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
-"""The number of small rounds in the test vector, and the numbers of players of the larger rounds
-after them. The three sizes take different paths through stage 1."""
+"""The number of small rounds in the test vector, and the players of the larger ones after them:
+three sizes take different paths through stage 1."""
 
 SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12
 """A season, and the number of the round before which it starts."""
@@ -80,8 +76,8 @@ def _usual_round(number: int) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of every bit of the kernel version, the evidence of a few rounds, the beliefs after
-    them, and these beliefs after a new season."""
+    """A hash of every bit of the kernel version, some evidence, beliefs, and these in a new
+    season."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
@@ -129,8 +125,7 @@ def slow_processor() -> str | None:
 
 
 def compile_for(rating: RatingConfig) -> None:
-    """Compile all kernels that both state machines call for a ladder with this configuration, by
-    rating a few rounds one after the other, and then some together."""
+    """Compile all kernels of both state machines for a configuration, by rating a few rounds."""
     engine = EmbeddedEngine(any_ladder(rating))
     for number in range(6):
         for value in (_round(number), _usual_round(number)):
@@ -144,26 +139,21 @@ def compile_for(rating: RatingConfig) -> None:
 
 
 def compile_for_full_histories() -> None:
-    """Compile stage 2 also for full histories, which offline commands and tests use and no record
-    stores."""
+    """Compile stage 2 also for full histories, which no record stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
     decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
     pool.rate(decoder.read(_record(0, 7)), 0)
 
 
 def write_bytecode() -> None:
-    """Write the modules' bytecode beside them, if that directory is writable.
-
-    Without it, every start of a command compiles the modules, which takes a tenth of a second.
-    Python writes bytecode itself, except under PYTHONDONTWRITEBYTECODE, which many containers and
-    shells set.
-    """
+    """Write the modules' bytecode beside them, if that directory is writable: else every start
+    takes a tenth of a second longer. PYTHONDONTWRITEBYTECODE, which many containers set, prevents
+    Python's own."""
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)
 
 
 def main() -> None:
-    """Check the arithmetic, then compile the kernels for Elo-MMR. With `--all`, compile them for
-    every system, and print how long each took."""
+    """Check, then compile for Elo-MMR; with `--all` for every system, and print each one's time."""
     compile_progress.on_stderr()
     write_bytecode()
     check()

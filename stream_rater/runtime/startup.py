@@ -27,17 +27,15 @@ LARGEST_BLOCK = 32 * 2**20  # The greatest value that glibc allows.
 NONE = 0  # The greatest size in bytes of freed blocks that are not merged at once.
 
 OBJECTS_PER_COLLECTION = 1_000_000
-"""Objects allocated and not freed between two searches for cycles. At 700, the default, searching
-takes a fifth of a worker's time, at 50,000 a tenth."""
+"""Objects allocated and not freed between two searches: at 700, the default, searching takes a
+fifth of a worker's time, at 50,000 a tenth."""
 
 OBJECTS_OF_REQUESTS = 20_000
-"""The same of a process that answers requests. It is smaller, because its libraries may make
-cycles."""
+"""The same of a process that answers requests, whose libraries may make cycles."""
 
 
 def settle() -> None:
-    """Leave what exists now out of all later searches for cycles. Call it once, when a process that
-    answers requests has started: each search stops all answers."""
+    """Leave what exists out of later searches, which stop all answers: once, after the start."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(max(OBJECTS_OF_REQUESTS, gc.get_threshold()[0]))
@@ -56,11 +54,8 @@ def configure() -> None:
 
 
 def removed_ladders(ladders: Ladders, ladder_log: ladder_history.LadderLog) -> str:
-    """A message about rated ladders that the ladders file does not rate; empty if there are none.
-
-    After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
-    may lack it.
-    """
+    """A message about rated ladders that the file lacks; empty if there are none. After a rebuild
+    without a ladder it has no ladder events, and the file may lack it."""
     missing = [each for each in ladder_log.ladders if not ladders.find(each)]
     if not missing:
         return ""
@@ -77,9 +72,8 @@ def check_ladders(
     ends: Callable[[], Sequence[int]], committed: Callable[[], Mapping[int, int | None]],
 ) -> None:  # fmt: skip
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
-    announce the file's changes. `ends` returns the end offsets of the log of rounds, and
-    `committed` the committed offsets there, both by partition. Raises BadConfiguration if anything
-    is contradictory."""
+    announce the file's changes. `ends`, `committed`: the offsets there, by partition. Raises
+    BadConfiguration."""
     ladder_log = ladder_events.read()
     if TEMPLATE not in ladders.ladders and (missing := removed_ladders(ladders, ladder_log)):
         raise BadConfiguration(missing)

@@ -13,8 +13,7 @@ from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, T
 from stream_rater.evaluation.executors import first_line
 
 Where = int | str
-"""So many processes of this machine, of which one is this process; or HOST:PORT of the scheduler of
-a Dask cluster."""
+"""So many processes of this machine, this one included; or HOST:PORT of a Dask scheduler."""
 
 JOIN_S = 30.0  # A scheduler must answer, and have a worker, within this time.
 
@@ -36,8 +35,7 @@ def parse_executor(text: str, workers: int | None) -> Where:
 
 @contextmanager
 def trials_on(where: Where) -> Iterator[Executor | None]:
-    """The executor, open in this block; None for this process alone. Raises Failed if a package is
-    missing, or if the trials cannot be run there."""
+    """The executor, open in this block; None for this process. Raises Failed."""
     try:
         with ExitStack() as stack:
             if where == 1:
