@@ -28,13 +28,10 @@ import numpy as np
 import stream_rater
 from stream_rater.cli.lab import evaluate
 from stream_rater.cli.offline import rate
-from stream_rater.columns import compile_progress, kernel_files
+from stream_rater.columns import compile_progress, kernel_files, strings
 from stream_rater.columns.compiling import Watcher, count, watchers
-from stream_rater.columns.strings import StringColumn
 from stream_rater.operations.bulk_replay import PlayerTable
-from stream_rater.rating import parameters, stages
-from stream_rater.rating.factor import factors_of
-from stream_rater.rating.model import Wave, newcomers
+from stream_rater.rating import factor, model, parameters, stages
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime import selfcheck
 
@@ -84,7 +81,7 @@ def parts_for(systems: Sequence[RatingConfig]) -> Iterator[Part]:
 
 def stage_1(config: RatingConfig) -> None:
     """Compile stage 1, by a wave of one round that no kernel has decoded."""
-    wave = Wave(
+    wave = model.Wave(
         round_starts=np.array([0, 2]), weight=np.ones(1), ceiling=np.full(1, np.inf),
         time=np.zeros(1, np.int64), place=np.array([1, 2], np.int32),
         entry_starts=np.array([0, 1, 2]), share=np.ones(2), mu=np.full(2, config.initial_mu),
@@ -97,7 +94,7 @@ def stage_1(config: RatingConfig) -> None:
 def stage_2(config: RatingConfig) -> None:
     """Compile stage 2, by an update of no player."""
     rule = stages.rule_of(config)
-    beliefs = newcomers(
+    beliefs = model.newcomers(
         2, rule.kept + 1 or 8, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0
     )
     nobody = np.zeros(0, np.int64)
@@ -106,8 +103,8 @@ def stage_2(config: RatingConfig) -> None:
 
 def offline(systems: Sequence[RatingConfig]) -> None:
     """Compile what `rate`, `evaluate` and `rebuild` need, for rounds and for tables."""
-    PlayerTable().rows_of(StringColumn.of(["a"]), np.zeros(1, np.int64))
-    factors_of(newcomers(1, 8, 0.0, 1.0, coded=True))  # for explanations
+    PlayerTable().rows_of(strings.StringColumn.of(["a"]), np.zeros(1, np.int64))
+    factor.factors_of(model.newcomers(1, 8, 0.0, 1.0, coded=True))  # for explanations
     quiet = StringIO()
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(quiet), redirect_stderr(quiet):
         rounds, config = Path(folder, "rounds.jsonl"), Path(folder, "config.json")

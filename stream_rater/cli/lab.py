@@ -15,8 +15,7 @@ from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
-from stream_rater.evaluation.measures import AIMS
-from stream_rater.evaluation.spaces import SPACES
+from stream_rater.evaluation import measures, spaces
 from stream_rater.tables.reading import Reading, is_parquet
 
 CONFIGURATIONS = {".json", ".toml"}
@@ -100,7 +99,7 @@ def evaluate(
 @click.option("--from-topic", is_flag=True, help="The rounds on Kafka, not those of a file.")
 @click.option("--ladder", help="With --from-topic: whose rounds; compared with what it has now.")
 @click.option(
-    "--system", type=click.Choice(sorted(SPACES)),
+    "--system", type=click.Choice(sorted(spaces.SPACES)),
     help="With --from-topic or --config it may be left out: then the present one.",
 )  # fmt: skip
 @click.option(
@@ -112,7 +111,7 @@ def evaluate(
     help="Part of the rounds to search on; the others decide whether what was found is better.",
 )  # fmt: skip
 @click.option(
-    "--metric", "measure", type=click.Choice(AIMS), default="log_loss", show_default=True,
+    "--metric", "measure", type=click.Choice(measures.AIMS), default="log_loss", show_default=True,
     help="What to tune by.",
 )  # fmt: skip
 @click.option(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream_rater.cli import correct, options
-from stream_rater.config import files
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.events import shown, to_json
 from stream_rater.runtime.progress import counted
@@ -58,7 +57,7 @@ def rate(
     """Rate the rounds of a file, without any server: JSON lines or CSV, either also
     gzip-compressed, or Parquet. `-` is standard input, with JSON lines."""
     if config and ladders_path:
-        raise BadConfiguration("give --config or --ladders, not both")
+        raise errors.BadConfiguration("give --config or --ladders, not both")
     if config:
         ladders = any_ladder(files.read_rating(config))
     elif ladders_path:
@@ -66,12 +65,12 @@ def rate(
     else:
         ladders = files.ladders_of_environment(os.environ)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
-        raise BadConfiguration('--records: no record holds history "full"; give a number')
+        raise errors.BadConfiguration('--records: no record holds history "full"; give a number')
     if records and form not in (None, "json"):
-        raise BadConfiguration("--records: only with --format json")
+        raise errors.BadConfiguration("--records: only with --format json")
     kind, _, name = (to or "").partition(":")
     if to and (kind != "sqlite" or not name or out or form or records):
-        raise BadConfiguration(
+        raise errors.BadConfiguration(
             "--to: give sqlite:FILE, without --out, --format and --records; for another database "
             "load the CSV of --format csv"
         )
@@ -113,7 +112,7 @@ def convert(table: Path, out: Path, reading: Reading) -> None:
 def demo(embedded: bool, rounds: int) -> None:
     """A made-up season, rated as the service would."""
     if not embedded:
-        raise BadConfiguration(
+        raise errors.BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
     play(rounds, options.table_console())
@@ -221,7 +220,7 @@ def predict(
     if file is None:
         options.only_with("--file", {"--config": config})
     if ladder is None and file is None:
-        raise BadConfiguration("give --ladder, or a file of rounds by --file")
+        raise errors.BadConfiguration("give --ladder, or a file of rounds by --file")
     from stream_rater.operations import predict as operation
 
     question = operation.question_of(sides, **given)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stream_rater.config.errors import BadConfiguration, Failed, missing
-from stream_rater.config.files import read_settings
+from stream_rater.config import errors, files
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.tables.reading import SCORES, Reading, parse_columns, parse_result, parse_skip
 
@@ -51,14 +50,14 @@ def one_line_errors(command: Command) -> Command:
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
-        except BadConfiguration as error:
+        except errors.BadConfiguration as error:
             end(error, 2)
-        except Failed as error:
+        except errors.Failed as error:
             end(error, 1)
         except ModuleNotFoundError as error:
             if (extra := PACKAGE_EXTRAS.get(error.name or "")) is None:
                 raise
-            end(missing(error.name or "", extra), 1)
+            end(errors.missing(error.name or "", extra), 1)
 
     return run
 
@@ -93,7 +92,7 @@ def only_with(option: str, others: Mapping[str, object]) -> None:
     """Raise BadConfiguration if one of the other options is given, where `option` is not."""
     for name, value in others.items():
         if value is not None:
-            raise BadConfiguration(f"{name} is for {option}: add it, or leave {name} out")
+            raise errors.BadConfiguration(f"{name} is for {option}: add it, or leave {name} out")
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -126,7 +125,7 @@ def settings_of(settings_path: Path | None) -> Settings:
     """The settings of this file and the environment, with `--data`. Sets the log's level, too."""
     from stream_rater.runtime import log
 
-    settings = read_settings(settings_path)
+    settings = files.read_settings(settings_path)
     if data := given_data():
         settings = msgspec.structs.replace(settings, data=data)
     log.configure(settings.log_level)
@@ -136,7 +135,7 @@ def settings_of(settings_path: Path | None) -> Settings:
 def check_servers(settings: Settings, command: str) -> None:
     """Raise BadConfiguration if these settings name a data file."""
     if settings.data:
-        raise BadConfiguration(
+        raise errors.BadConfiguration(
             f"{command}: not for data files yet ({settings.data}): leave {PREFIX}DATA out to use "
             "Kafka and Redis"
         )

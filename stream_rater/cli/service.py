@@ -8,8 +8,7 @@ import msgspec
 
 from stream_rater.cli import options as common
 from stream_rater.columns import compile_progress
-from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Unrecoverable
@@ -44,7 +43,7 @@ def serve(settings: Settings) -> None:
     _log_compiling("serve")
     from stream_rater.serve.service import parts_of_service
 
-    ladders = ladders_of_settings(settings)
+    ladders = files.ladders_of_settings(settings)
     _serve(settings, ladders, parts_of_service(settings, ladders))
 
 
@@ -65,7 +64,7 @@ def standalone(file: Path, listen: str | None, settings: Settings) -> None:
     _log_compiling("standalone")
     from stream_rater.serve.standalone import parts_of_file
 
-    ladders = ladders_of_settings(settings)
+    ladders = files.ladders_of_settings(settings)
     _serve(settings, ladders, parts_of_file(settings, ladders, file))
 
 
@@ -78,20 +77,20 @@ def _log_compiling(role: str) -> None:
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:
     from stream_rater.serve.service import ServeProcess
 
-    with named_failures():
+    with errors.named_failures():
         try:
             service = ServeProcess(settings, ladders, make_parts)
-        except BadConfiguration:
+        except errors.BadConfiguration:
             raise
         except (OSError, ValueError) as error:
-            raise BadConfiguration(
+            raise errors.BadConfiguration(
                 f"serve {settings.serve!r}: {error}: set {PREFIX}SERVE to another host:port; port "
                 "0 picks a free one"
             ) from None
         try:
             service.run()
         except Unrecoverable as error:
-            raise Failed(str(error)) from None
+            raise errors.Failed(str(error)) from None
 
 
 @click.command()

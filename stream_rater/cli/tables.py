@@ -17,11 +17,10 @@ from rich.text import Text
 
 from stream_rater.cli.options import table_console
 from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
-from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation import accuracy, tuning
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.measured import Evaluation
 from stream_rater.evaluation.measures import better
-from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def show_proposal(of: str, proposal: "TuningProposal") -> None:
         for heading in ("parameter", "value", "unit", "meaning"):
             table.add_column(heading, overflow="fold")
         meanings = tomllib.loads((files("stream_rater.evaluation") / "meanings.toml").read_text())
-        for name, value in without_defaults(proposal.rating).items():
+        for name, value in tuning.without_defaults(proposal.rating).items():
             if name in meanings:
                 table.add_row(name, Text(str(value)), *meanings[name])
         _on_stderr(table)
@@ -174,7 +173,7 @@ def _tuning_table(of: str, proposal: "TuningProposal") -> Table:
     """A table with a column for each part and parameters, and for the difference on the second."""
     parts = {"first": slice(0, proposal.first), "second": slice(proposal.first, None)}
     columns = {
-        f"{part} part\n{name}": _measure_cells(averages(scores[chosen]))
+        f"{part} part\n{name}": _measure_cells(accuracy.averages(scores[chosen]))
         for part, chosen in parts.items()
         for name, scores in zip(("present", "tuned"), proposal.scores, strict=True)
     }
@@ -215,7 +214,7 @@ def ladders_file_entry(
 
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)
     assert present is not None
-    new = without_defaults(rating)
+    new = tuning.without_defaults(rating)
     if type(present.rating) is not type(rating):
         return _table(f"[ladders.{_key(f'{ladder}-{system_of(rating)}')}]", rating=new)
     if known is not None:
@@ -225,7 +224,7 @@ def ladders_file_entry(
     ladder_entry = _table(f"[ladders.{_key(ladder)}]", from_offset=offset, rating=new, **limits)
     if named:
         return ladder_entry
-    others = _table(f"[ladders.{_key(TEMPLATE)}]", rating=without_defaults(present.rating))
+    others = _table(f"[ladders.{_key(TEMPLATE)}]", rating=tuning.without_defaults(present.rating))
     return f"{others}\n{ladder_entry}"
 
 

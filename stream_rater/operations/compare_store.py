@@ -19,15 +19,13 @@ from stream_rater.contract.corrections import RoundAmended
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
+from stream_rater.replay import ledger, sequential
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import NO_VERDICTS, Content, LoggedRounds, Verdicts
 from stream_rater.replay.edits import indices_by
-from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.replay.sequential import Replay
-from stream_rater.rounds.correction_records import decode
+from stream_rater.rounds import correction_records, validation
 from stream_rater.rounds.seed_records import Seed
-from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import advancing
 
 BATCH = 5000  # The number of beliefs that are compared together.
@@ -103,7 +101,7 @@ def compare(
             replayed.run(log, advance)
         return replayed
 
-    replayed = with_verdicts(run, log.records, ladders, window, partitions)
+    replayed = ledger.with_verdicts(run, log.records, ladders, window, partitions)
     verdict, store = replayed.verdict, _Store(shards, read)
 
     def found() -> Iterator[tuple[str, StoredBeliefs, list[bytes]]]:
@@ -131,7 +129,7 @@ class _Replayed:
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None,
         cores: Cores, only: Collection[str] | None,
     ) -> None:  # fmt: skip
-        self.replay = Replay(ladders, window, partitions, verdicts, cores=cores)
+        self.replay = sequential.Replay(ladders, window, partitions, verdicts, cores=cores)
         self._arguments = ladders, window, partitions, cores
         self._only = None if only is None else frozenset(only)
         self.verdict = Verdict()
@@ -150,7 +148,7 @@ class _Replayed:
         edited = self.replay.log
         with log.validated(edited.validator, *self._arguments) as batches:
             for batch in batches:
-                rejected = list[tuple[Record, Invalid]]()
+                rejected = list[tuple[Record, validation.Invalid]]()
                 for each in edited.accepted(batch, rejected):
                     self._replay(each)
                 self.verdict.rejected.update(invalid.code for _, invalid in rejected)
@@ -190,7 +188,7 @@ class _Replayed:
             self._touched.setdefault(seed.ladder, set()).update(gone)
 
     def _add_correction(self, accepted: Record) -> None:
-        correction = decode(accepted, self._ladders)
+        correction = correction_records.decode(accepted, self._ladders)
         if self._only is not None and correction.ladder not in self._only:
             return
         self.corrected.setdefault(correction.ladder, set()).add(accepted.offset)

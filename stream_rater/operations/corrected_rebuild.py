@@ -37,10 +37,7 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Table, newcomers
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import verdicts_of_log
-from stream_rater.rounds.correction_records import decode
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import is_seed
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds import correction_records, decoder, seed_records, validation
 
 
 class LastPublished(NamedTuple):
@@ -80,7 +77,7 @@ def editions(
 
         def applied_records(limits: Mapping[str, int] = limits) -> Iterator[Record]:
             for record in read_log():
-                no_correction = not kind_of(record) or is_seed(record)
+                no_correction = not decoder.kind_of(record) or seed_records.is_seed(record)
                 if no_correction or _is_applied(record, ladders, partitions, cutoff, limits):
                     yield record
 
@@ -94,8 +91,8 @@ def _is_applied(
     """Whether the correction in a record is applied, and within the limits: its offset is
     committed, or a later part of its ladder was sent. An invalid correction counts as applied."""
     try:
-        ladder = decode(record, ladders, partitions).ladder
-    except Invalid:
+        ladder = correction_records.decode(record, ladders, partitions).ladder
+    except validation.Invalid:
         return True
     sent = max(cutoff.sent(record.partition), cutoff.furthest(ladder))
     return record.offset < min(sent, limits.get(ladder, sent))

@@ -12,8 +12,7 @@ import msgspec
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract import corrections
-from stream_rater.contract.events import shown, to_json
+from stream_rater.contract import corrections, events
 from stream_rater.contract.record import Record
 from stream_rater.operations.input_file import file_failures
 from stream_rater.replay.files import name_of, read_lines
@@ -53,7 +52,7 @@ class Planned(NamedTuple):
         place = self.place or f"ladder {self.ladder!r}"
         about = f", {self.subject}" if self.subject else ""
         cure = _CURES.get(invalid.code, "")
-        return shown(f"{place}{about}: {invalid.code}: {invalid}{cure and f': {cure}'}")
+        return events.shown(f"{place}{about}: {invalid.code}: {invalid}{cure and f': {cure}'}")
 
 
 _CURES = {
@@ -171,7 +170,7 @@ def _planned(
     event |= {"reason": reason} if reason else {}
     event |= {"batched": True} if batched else {}
     try:
-        value = to_json(event)
+        value = events.to_json(event)
     except UnicodeEncodeError:
         raise BadConfiguration(f"{kind}: {subject or repr(ladder)}: ids must be UTF-8") from None
     effect = f"ladder {ladder!r}: {effect}{IF_BATCHED if batched else ''}"
@@ -241,7 +240,7 @@ def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
 def announce(plan: Sequence[Planned]) -> None:
     """Print on standard error the effect of each correction, for the first SHOWN_LINES of them."""
     for planned in plan[:SHOWN_LINES]:
-        print(shown(planned.effect), file=sys.stderr)
+        print(events.shown(planned.effect), file=sys.stderr)
     if left := plan[SHOWN_LINES:]:
         print(f"and {counted(len(left), 'correction')} more", file=sys.stderr)
 

@@ -30,16 +30,14 @@ from itertools import islice
 
 import numpy as np
 
+from stream_rater.columns import kernels, sharding
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.decoder import PartView, Rows
-from stream_rater.pipeline.parts.schema import EVIDENCE_COLUMNS, NotAPart, RebuildMark, UnknownPart
 from stream_rater.rating.model import Evidence
 from stream_rater.rounds.fastjson import runs
 
@@ -68,7 +66,7 @@ class Proof:
     def add(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
         """Note the evidence in the rows `which` of parts, for these rows of players and offsets of
         rounds. Evidence of another kernel version cannot be compared, and is not noted."""
-        if not len(which) or any(each.kernel != KERNEL_VERSION for each in parts.rules):
+        if not len(which) or any(each.kernel != kernels.KERNEL_VERSION for each in parts.rules):
             return
         evidence = np.ascontiguousarray(parts.evidence[which])
         for row, offset, each in zip(rows.tolist(), offsets.tolist(), evidence, strict=True):
@@ -80,7 +78,7 @@ class Proof:
         offsets."""
         if int(offsets.max(initial=-1)) < self._least:
             return
-        found = np.full((len(rows), EVIDENCE_COLUMNS), np.nan)
+        found = np.full((len(rows), schema.EVIDENCE_COLUMNS), np.nan)
         found[:, : evidence.shape[1]] = evidence
         for row, offset, each in zip(rows.tolist(), offsets.tolist(), found, strict=True):
             waiting = self._waiting.get((row, offset))
@@ -134,7 +132,7 @@ class Cutoff:
     """The cut-off of each player: the source offset of the last round that counts."""
 
     def __init__(
-        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = KERNEL_VERSION,
+        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = kernels.KERNEL_VERSION,
         *, everything: bool = False, replayed: dict[int, int] = NO_OFFSETS,
         lost: Collection[int] = (),
     ) -> None:  # fmt: skip
@@ -247,7 +245,7 @@ class Cutoff:
 
     def _partitions(self, players: PlayerColumn) -> Ints:
         """(P,) the partition of the rounds of each player."""
-        homes = [partition_of(each, len(self._sent)) for each in players.ladders.texts]
+        homes = [sharding.partition_of(each, len(self._sent)) for each in players.ladders.texts]
         return np.array(homes, np.int64)[players.ladder]
 
     def counts(self, players: PlayerColumn, offsets: Ints) -> Flags:
@@ -283,7 +281,7 @@ class Cutoff:
     def _add_single(self, record: Record) -> None:
         """Note a part of an older kernel, a mark, or no part."""
         if record.unreadable:
-            raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
+            raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
             if correction_parts.is_correction(record.value or b""):
                 self._add_correction(record)
@@ -292,10 +290,10 @@ class Cutoff:
                 self._add_seeds(record)
                 return
             part = schema.decode(record.value or b"", self._newest_kernel(record), oldest=0)
-        except RebuildMark as mark:
+        except schema.RebuildMark as mark:
             self._shards_in_mark[record.partition] = mark.shards
             return
-        except NotAPart:
+        except schema.NotAPart:
             return
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]
@@ -384,7 +382,7 @@ class Cutoff:
         offset."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         pending = np.repeat(np.array([self._is_pending(each) for each in records]), sizes)
-        at_home = shards_of_names(players.names, self._shards) == shard
+        at_home = sharding.shards_of_names(players.names, self._shards) == shard
         misplaced = pending & ~at_home
         if misplaced.any():
             which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")

@@ -13,8 +13,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.operations.compare_store import compare
-from stream_rater.operations.corrections import removed
+from stream_rater.operations import compare_store, corrections
 from stream_rater.operations.dry_run import Move, move
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.engine import SHARDS, EmbeddedEngine
@@ -61,7 +60,7 @@ class DemoSeason:
     def remove(self, player: str) -> list[Move]:
         """Remove a player, as `correct remove` does. Returns who moved, the removed one first."""
         before = dict(self.newest)
-        planned = removed(LADDER, player, None, None, "cheated", batched=False)
+        planned = corrections.removed(LADDER, player, None, None, "cheated", batched=False)
         self.engine.log.submit(0, planned.value, planned.headers, received_s=time.time())
         self.engine.settle()
         self._follow()
@@ -75,7 +74,7 @@ class DemoSeason:
         """Compare all beliefs with a replay, as `verify` does. Returns their number, or raises
         Failed."""
         log, store = self.engine.log, self.engine.store
-        verdict = compare(
+        verdict = compare_store.compare(
             LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
             lambda asked: {shard: store.read(shard, players) for shard, players in asked.items()},
         )  # fmt: skip

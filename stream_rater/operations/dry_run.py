@@ -10,15 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config.errors import named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Record
-from stream_rater.operations import corrections
+from stream_rater.operations import corrections, input_file
 from stream_rater.operations.corrections import Planned
-from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import RatingLine, rating_lines
 from stream_rater.replay.sequential import Replay
 from stream_rater.replay.what_if import CorrectionPreview, preview_corrections
@@ -58,18 +56,18 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
     """Replay the ladder's log, or a file of rounds, without and with these corrections. If they
     would be deferred, they are applied with all that the log has deferred. Raises BadConfiguration
     or Failed."""
-    ladders, ladder = ladders_of_settings(settings), plan[0].ladder
+    ladders, ladder = files.ladders_of_settings(settings), plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
         plan = [*plan, corrections.applied(ladder, "")]
     if file is not None:
-        with file_failures():
-            preview = _preview(RoundsFile(file).records, plan, ladders, settings)
+        with input_file.file_failures():
+            preview = _preview(input_file.RoundsFile(file).records, plan, ladders, settings)
     else:
         from stream_rater import places
         from stream_rater.operations.ladder_replay import live_log
 
-        with named_failures(), places.opened(settings) as place:
+        with errors.named_failures(), places.opened(settings) as place:
             corrections.check_accepting(plan, ladders, place.end_of)
             read_log, partition = live_log(place, ladders, ladder)
             preview = _preview(

@@ -12,10 +12,8 @@ import msgspec
 from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.settings import Settings
-from stream_rater.contract import events
-from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract import corrections, events, seeds
 from stream_rater.contract.record import Record, header
-from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.places.port import CHANGED, REJECTED
 from stream_rater.rounds.validation import CODES
 
@@ -158,7 +156,7 @@ def outcome_of(event: events.RatingChanged) -> str:
     return f"{rank:<14} {moved}  {events.shown(event.round_id)}"
 
 
-_LABELS = {SEEDED: "seed", RESET: "reset"}
+_LABELS = {seeds.SEEDED: "seed", seeds.RESET: "reset"}
 """How a line names what is neither a round nor a correction, by the cause in the event."""
 
 
@@ -215,7 +213,7 @@ def rejection_of(record: Record) -> Rejected:
         source_offset=_number(header(headers, "source-offset")),
         rejected_at=header(headers, "ce_time"),
     )
-    if kind := header(headers, EVENT_TYPE):
+    if kind := header(headers, corrections.EVENT_TYPE):
         rejection.event_type = kind
         rejection.player, rejection.into = _text(ids.player), _text(ids.into)
         rejection.season = ids.season if isinstance(ids.season, int) else None

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from stream_rater import places
+from stream_rater.columns import player_column, sharding
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
-from stream_rater.config.errors import Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import (
@@ -45,7 +43,7 @@ SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
     """Yield lines about a player's belief; without a player, about a ladder's corrections; without
     a ladder, about all topics. Raises BadConfiguration or Failed."""
-    with named_failures(), places.opened(settings) as place:
+    with errors.named_failures(), places.opened(settings) as place:
         if ladder is None:
             lines = _sections(place)
         elif player is None:
@@ -62,7 +60,7 @@ def _ladder(place: Place, ladder: str) -> Iterator[str]:
     ladder_log = place.ladder_log()
     recorded = ladder_log.corrections.get(ladder, ())
     if not recorded and ladder not in ladder_log.ladders:
-        raise Failed(unknown_ladder(ladder, ladder_log.ladders))
+        raise errors.Failed(unknown_ladder(ladder, ladder_log.ladders))
     yield from corrections_of(ladder, LadderEdits(recorded))
 
 
@@ -90,12 +88,12 @@ def _correction_text(recorded: RecordedCorrection) -> str:
 
 
 def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
-    shard = int(shards_of([player], place.shards)[0])
-    stored = place.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
+    shard = int(sharding.shards_of([player], place.shards)[0])
+    stored = place.read({shard: player_column.PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = stored.records
     ladder_log = place.ladder_log()
     if record is None:
-        raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
+        raise errors.Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
     events, begin = _last_events(place, joined(ladder, player).encode(), shard, record)
     yield from _belief(place, ladder, player, record, ladder_log, seed_in(events))
     yield place.where(ladder, player, shard, len(record))
@@ -129,7 +127,7 @@ def _belief(
     seed: CorrectionCause | None,
 ) -> Iterator[str]:  # fmt: skip
     """Yield lines that describe a belief. `seed`: the seed or reset in the newest event."""
-    ladders = ladders_of_settings(place.settings)
+    ladders = files.ladders_of_settings(place.settings)
     terms = ladders.find(ladder, place.end_of(ladder))
     if why := disagreement(place, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)

@@ -21,8 +21,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations import input_file
 from stream_rater.places import is_data_file
-from stream_rater.rating.seasons import seen
-from stream_rater.rating.stages import ratings
+from stream_rater.rating import seasons, stages
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import EditedLog, Verdicts, records_of
 from stream_rater.replay.files import STANDARD_INPUT
@@ -164,8 +163,8 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
     """The final ratings of a ladder: a line for each player, the best first."""
     rows = np.arange(len(pool))
     header = pool.headers(rows)
-    mu, sigma = seen(pool.rule, header)
-    rating = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
+    mu, sigma = seasons.seen(pool.rule, header)
+    rating = stages.ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
     encoded: Sequence[str | None] = [None] * len(pool)
     if records:
         encoded = [base64.b64encode(record).decode() for record in pool.records(rows)]

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
@@ -44,9 +43,9 @@ def season_standings(
     """Keep the standings of a ladder's season; without a number, of all that have ended and are not
     kept. Yields a line about each. `wait_s`: how long to wait until the present log is rated.
     Raises BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = files.ladders_of_settings(settings)
     startup.configure()
-    with named_failures(), places.opened(settings) as place:
+    with errors.named_failures(), places.opened(settings) as place:
         selfcheck.check()
         place.check_rated(ladder, wait_s)
         replay = LadderReplay(place, ladders, place.ladder_log(), ladder, "nothing was written")
@@ -83,7 +82,7 @@ def _asked_for(
     if chosen := [each for each in found if each.number == number]:
         return chosen
     ended = ", ".join(str(each.number) for each in found) or "none"
-    raise BadConfiguration(
+    raise errors.BadConfiguration(
         f"ladder {shown(ladder)!r}: season {number} has not ended; those that have: {ended}: "
         "`stream-rater correct season` starts the next one, which ends it"
     )
@@ -127,7 +126,7 @@ def write_standings(
             _check_marks(marks, standings)
             _write_missing(writer, standings, summary, marks)
         except Outdone:
-            raise Failed(
+            raise errors.Failed(
                 f"another process writes the standings of season {standings.season} now: it "
                 "continues where this one ended"
             ) from None
@@ -156,7 +155,7 @@ def _write_missing(
 def _check_marks(marks: Mapping[int, season_ended.PageWritten], standings: Standings) -> None:
     """Raise Failed if pages of other standings are written: they must not mix with these."""
     if any(each.digest != standings.digest for each in marks.values()):
-        raise Failed(
+        raise errors.Failed(
             f"{counted(len(marks), 'page')} of season {standings.season} were written by other "
             "parameters, listing or tiers, and the rest is missing: give the command the ladders "
             "file that they were written with"

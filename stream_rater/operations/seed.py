@@ -29,14 +29,12 @@ from stream_rater.operations.submit import send
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.places import checks
 from stream_rater.places.port import Place
-from stream_rater.rating import record
+from stream_rater.rating import record, seasons
 from stream_rater.rating.model import Table
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
-from stream_rater.rounds import seed_records
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds import seed_records, validation
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.ratings import EXAMPLES, RatingsTable, TableSeeds, source_of_file
@@ -175,7 +173,7 @@ def _check_record(kind: str, value: bytes, ladders: Ladders, end: int) -> None:
     record = Record(0, end, value, headers, received_s=time.time())
     try:
         seed_records.decode(record, ladders)
-    except Invalid as invalid:
+    except validation.Invalid as invalid:
         raise Failed(f"{kind}: {invalid.code}: {invalid}: nothing was sent") from None
 
 
@@ -314,7 +312,7 @@ def _read(
     for batch in progress.track_batches(place.beliefs(), "beliefs"):
         found, header = _played(batch, source)
         names.append(found)
-        its_mu, its_sigma = seen(rule, header)
+        its_mu, its_sigma = seasons.seen(rule, header)
         mu.append(its_mu)
         sigma.append(its_sigma)
         known.append(_played(batch, target)[0].hashes)

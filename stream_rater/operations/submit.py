@@ -9,16 +9,14 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ROUND_COMPLETED, shown
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_SEED_BYTES
-from stream_rater.operations import corrections
+from stream_rater.operations import corrections, input_file
 from stream_rater.operations.corrections import AFTER_ALL, APPLIED, Planned
-from stream_rater.operations.input_file import Order, RoundsFile
 from stream_rater.places.port import Submitter
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.correction_records import names_in, round_in
@@ -34,10 +32,10 @@ def submit(
 ) -> None:
     """Send the valid rounds, seeds, resets and corrections of a file; at most `per_second` records,
     if this is given. Raises BadConfiguration, or Failed if lines were rejected or not sent."""
-    ladders = ladders_of_settings(settings)
-    file = RoundsFile(path, None, reading, ladders, once=True)
-    decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
-    with named_failures(), places.opened(settings, writes=True) as place:
+    ladders = files.ladders_of_settings(settings)
+    file = input_file.RoundsFile(path, None, reading, ladders, once=True)
+    decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, input_file.Order()
+    with errors.named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter()
         kinds, began_s = Counter[str](), time.monotonic()
         for record in file.records():
@@ -71,7 +69,7 @@ def submit(
         submitter.flush()
     if submitter.failures:
         first = shown(submitter.failures[0])
-        raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
+        raise errors.Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
     others = [counted(kinds[kind], kind) for kind in ("seed", "correction") if kinds[kind]]
     sent = " and ".join([counted(kinds["round"], "round"), *others])
     print(f"{sent} sent{place.later}", file=sys.stderr)
@@ -89,9 +87,9 @@ def checked_seed(record: Record, ladders: Ladders) -> Seed:
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:
     """Send corrections in this order. Returns a line. Raises BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = files.ladders_of_settings(settings)
     corrections.check_all(plan, ladders)
-    with named_failures(), places.opened(settings, writes=True) as place:
+    with errors.named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter(create=False)
         corrections.check_accepting(plan, ladders, place.end_of)
         corrections.announce(plan)
@@ -108,7 +106,7 @@ def _flush(submitter: Submitter, count: int) -> None:
     """Wait until everything is sent. Raises Failed."""
     submitter.flush()
     if submitter.failures:
-        raise Failed(
+        raise errors.Failed(
             f"{len(submitter.failures):,} of {counted(count, 'correction')} not sent, first "
             f"{shown(submitter.failures[0])}: run the same command again; what was sent twice is "
             "refused the second time"

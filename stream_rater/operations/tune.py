@@ -12,15 +12,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.config.errors import Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
+from stream_rater.evaluation import tuned_systems, tuning
 from stream_rater.evaluation.proposal import TooFewRounds, TuningProposal, propose
 from stream_rater.evaluation.season import Session, by_name, sessions_of
-from stream_rater.evaluation.tuned_systems import system_of
-from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.rating.parameters import RatingConfig
@@ -28,7 +26,6 @@ from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
-from stream_rater.runtime.progress import rejections, unknown_ladder
 from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
@@ -78,7 +75,7 @@ def tune_file(
 
 def as_json(config: RatingConfig) -> bytes:
     """A configuration as JSON in several lines, as `--out` writes it."""
-    return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(tuning.without_defaults(config))) + b"\n"
 
 
 def write_rating(found: TuningProposal, out: Path | None) -> None:
@@ -118,13 +115,13 @@ def tune_topic(
     if out is not None:
         check_writable(out, *settings.files)
     with trials_on(where) as executor:
-        ladders = ladders_of_settings(settings)
+        ladders = files.ladders_of_settings(settings)
         sessions, rejected, growth = _read(settings, ladders, ladder)
         terms = ladders.find(ladder, growth.end)
         assert terms is not None, "it has rounds"
-        present = system_of(terms.rating)
+        present = tuned_systems.system_of(terms.rating)
         count = progress.counted(sum(len(session.rounds) for session in sessions), "round")
-        print(f"ladder {ladder!r}: {count} read, {rejections(rejected)}", file=sys.stderr)
+        print(f"ladder {ladder!r}: {count} read, {progress.rejections(rejected)}", file=sys.stderr)
         proposal = _proposed(
             f"ladder {ladder!r}", terms.rating, system or present, sessions, measure, train, trials,
             executor, "wait for more rounds",
@@ -158,14 +155,14 @@ def _read(
             named=named,
         ))  # fmt: skip
 
-    with named_failures(), places.opened(settings) as place:
+    with errors.named_failures(), places.opened(settings) as place:
         read_log, _ = ladder_replay.live_log(place, ladders, ladder, CURE)
         sessions = with_verdicts(once, read_log, ladders, window, place.partitions)
         if not sessions:
             known = ladder_replay.known_ladders(place, ladders)
             others = [name for name in known if name != ladder]
-            more = f"; {rejections(rejected)}" if rejected else ""
-            raise Failed(f"{unknown_ladder(ladder, others)}{more}")
+            more = f"; {progress.rejections(rejected)}" if rejected else ""
+            raise errors.Failed(f"{progress.unknown_ladder(ladder, others)}{more}")
     return sessions, rejected, growth
 
 
@@ -208,6 +205,6 @@ def _proposed(
                 on_trial=lambda: bar.advance(task),
             )  # fmt: skip
         except TooFewRounds as error:
-            raise Failed(
+            raise errors.Failed(
                 f"{what}: {error}: {cure}, or choose another --train than {train:g}"
             ) from None

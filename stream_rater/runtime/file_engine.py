@@ -18,11 +18,10 @@ from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, s
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import log, selfcheck
+from stream_rater.runtime import log, selfcheck, startup
 from stream_rater.runtime.engine import Engine, FileRoundLog, Machine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
-from stream_rater.runtime.startup import check_ladders
 
 STARTING = "it is starting: the kernels are prepared"
 
@@ -77,7 +76,7 @@ class FileEngine:
             if database.meta("kernel") is None:
                 database.set_meta("kernel", KERNEL_VERSION)
             committed = self._log.estimators.committed
-            check_ladders(ladders, self._log, self.ends, lambda: committed)
+            startup.check_ladders(ladders, self._log, self.ends, lambda: committed)
 
     def _estimator(self, ladders: Ladders) -> Machine:
         settings, observer = self._settings, self._observers["estimator"]

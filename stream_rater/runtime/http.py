@@ -21,9 +21,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from stream_rater.runtime import connections, log
-from stream_rater.runtime.connections import ConnectionLimits
 
-LIMITS = ConnectionLimits(
+LIMITS = connections.ConnectionLimits(
     connections=100, per_address=0, head_bytes=8192, answer_s=connections.STEP_S, stop_s=1
 )
 SCRAPES = 2  # The number of scrapes that are answered at the same time.

@@ -16,13 +16,8 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from stream_rater.adapters.redis import encoding
-from stream_rater.columns import compile_progress
-from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.columns.sharding import shards_of
-from stream_rater.columns.strings import StringColumn
-from stream_rater.config.errors import ArithmeticMismatch
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.columns import compile_progress, kernels, player_column, sharding, strings
+from stream_rater.config import errors, ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.updater import changes
 from stream_rater.rating import parameters, record, seasons
@@ -82,8 +77,8 @@ def fingerprint() -> str:
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
     )  # fmt: skip
-    decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
-    digest = hashlib.sha256(bytes([KERNEL_VERSION]))
+    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
+    digest = hashlib.sha256(bytes([kernels.KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
         if number == SEASON_STARTS:
             pool.start_season(SEASON)
@@ -95,11 +90,11 @@ def fingerprint() -> str:
     pool.start_season(SEASON)
     for column in seasons.seen(pool.rule, pool.headers(np.arange(len(pool)))):
         digest.update(column.tobytes())
-    digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
+    digest.update(sharding.shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
-    StringColumn.concat([StringColumn.of(["a", "b"])])  # for messages in both forms
-    encoding.encode_reads(0, PlayerColumn.of([("x", "a")]), 50)
-    encoding.encode_writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
+    strings.StringColumn.concat([strings.StringColumn.of(["a", "b"])])  # for messages in both forms
+    encoding.encode_reads(0, player_column.PlayerColumn.of([("x", "a")]), 50)
+    encoding.encode_writes(0, player_column.BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 
@@ -108,7 +103,7 @@ def check() -> None:
     """Raise ArithmeticMismatch if this machine's arithmetic differs."""
     found = fingerprint()
     if found != EXPECTED:
-        raise ArithmeticMismatch(
+        raise errors.ArithmeticMismatch(
             f"the kernels' test vector is {found} here, this release expects {EXPECTED}: ratings "
             "would differ from other workers'; do not mix this machine with them"
         )
@@ -126,7 +121,7 @@ def slow_processor() -> str | None:
 
 def compile_for(rating: RatingConfig) -> None:
     """Compile all kernels of both state machines for a configuration, by rating a few rounds."""
-    engine = EmbeddedEngine(any_ladder(rating))
+    engine = EmbeddedEngine(ladders.any_ladder(rating))
     for number in range(6):
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)
@@ -141,7 +136,7 @@ def compile_for(rating: RatingConfig) -> None:
 def compile_for_full_histories() -> None:
     """Compile stage 2 also for full histories, which no record stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
-    decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
+    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
     pool.rate(decoder.read(_record(0, 7)), 0)
 
 

@@ -28,10 +28,8 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import http, log, selfcheck, startup
-from stream_rater.runtime.metrics import Metrics, not_after
+from stream_rater.runtime import http, log, metrics, selfcheck, startup
 from stream_rater.runtime.observer import Lag, ServiceObserver, spans_of
-from stream_rater.runtime.startup import check_ladders
 
 STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
 
@@ -219,7 +217,7 @@ class Service:
         self.on_stop: Callable[[], None] = lambda: None
         """Called when the roles are asked to finish, or when the process ends without them."""
         self.log = log.logger("service")
-        self.metrics = Metrics()
+        self.metrics = metrics.Metrics()
         self._lag = Lag()
         self.metrics.registry.register(self._lag)
         admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
@@ -245,7 +243,7 @@ class Service:
         if estimates:
             ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
             import_ladder_histories(store, ladder_events)
-            check_ladders(
+            startup.check_ladders(
                 self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds]),
                 lambda: admin.committed(ESTIMATORS, rounds, partitions[rounds]),
             )  # fmt: skip
@@ -265,7 +263,7 @@ class Service:
             ("redis", "client", settings.redis_certificate),
             ("redis", "authority", settings.redis_ca),
         ):
-            end_s = not_after(path) if path else None
+            end_s = metrics.not_after(path) if path else None
             if end_s is not None:  # of the present file, which the clients read
                 self.metrics.certificates.labels(server, use).set(end_s)
 
