@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
@@ -118,7 +119,7 @@ def verify(
         return
     from stream_rater.operations import verify as operation
 
-    print(operation.verify(settings, wait_s, operation.Options(sample, cores)))
+    print(operation.verify(settings, wait_s, sample=sample, cores=cores))
 
 
 @click.command()
@@ -158,11 +159,9 @@ def move(file: Path | None, old: Path | None, settings: Settings) -> None:
     """Move a data file, or another Kafka with its Redis, to the Kafka and Redis of the settings,
     while no process of the old place runs. Ratings and offsets stay as they are, and nothing starts
     in the old place again."""
-    from stream_rater.operations.move import move_file, move_from_kafka
+    from stream_rater.operations.move import move as move_log
 
-    if file is not None and old is None:
-        move_file(settings, file)
-    elif old is not None and file is None:
-        move_from_kafka(settings, read_settings(old, {}))
-    else:
+    if (file is None) == (old is None):
         raise BadConfiguration("name a data file, or give --from with a file of settings")
+    source = read_settings(old, {}) if old else msgspec.structs.replace(settings, data=str(file))
+    move_log(settings, source, from_kafka=old is not None)

@@ -102,12 +102,13 @@ def compare(
         return replayed
 
     replayed = ledger.with_verdicts(run, log.records, ladders, window, partitions)
-    verdict, store = replayed.verdict, _Store(shards, read)
+    verdict = replayed.verdict
 
     def found() -> Iterator[tuple[str, StoredBeliefs, list[bytes]]]:
         for ladder, pool in replayed.replay.pools.items():
-            for rows in _batches(len(pool)):
-                stored = store.of(ladder, pool.names_of(rows))
+            for start in range(0, len(pool), BATCH):
+                rows = np.arange(start, min(start + BATCH, len(pool)))
+                stored = _stored(ladder, pool.names_of(rows), shards, read)
                 yield ladder, stored, pool.records(rows[stored.order])
 
     players = sum(map(len, replayed.replay.pools.values()))
@@ -117,7 +118,7 @@ def compare(
             _compare(verdict, ladder, corrected, stored, expected)
             advance(len(expected))
     for ladder, names in replayed.without_rounds():
-        left = store.of(ladder, StringColumn.of(names))
+        left = _stored(ladder, StringColumn.of(names), shards, read)
         _compare(verdict, ladder, (), left.present(), None)
     return verdict
 
@@ -235,32 +236,19 @@ class StoredBeliefs(NamedTuple):
         return StoredBeliefs(self.order[own], self.names.take(own), records)
 
 
-class _Store:
-    """Reads the beliefs of one ladder's players from the store."""
-
-    def __init__(self, shards: int, read: Read) -> None:
-        self._shards = shards
-        self._read = read
-
-    def of(self, ladder: str, names: StringColumn) -> StoredBeliefs:
-        """The records of these players, shard by shard."""
-        owners = shards_of_names(names, self._shards)
-        order = np.argsort(owners, kind="stable")
-        sorted_names, owners = names.take(order), owners[order]
-        ladders, zeros = LadderColumn(StringColumn.of([ladder])), np.zeros(len(order), np.int64)
-        players = PlayerColumn(ladders, zeros, sorted_names)
-        used, starts = np.unique(owners, return_index=True)
-        spans = pairwise([*starts.tolist(), len(order)])
-        asked = {s: players[a:b] for s, (a, b) in zip(used.tolist(), spans, strict=True)}
-        stored = self._read(asked) if asked else {}
-        records = [record for shard in asked for record in stored[shard].records]
-        return StoredBeliefs(order, sorted_names, records)
-
-
-def _batches(players: int) -> Iterator[Ints]:
-    """Yield the rows of so many players, in batches."""
-    for start in range(0, players, BATCH):
-        yield np.arange(start, min(start + BATCH, players))
+def _stored(ladder: str, names: StringColumn, shards: int, read: Read) -> StoredBeliefs:
+    """The records of these players in the store, shard by shard."""
+    owners = shards_of_names(names, shards)
+    order = np.argsort(owners, kind="stable")
+    sorted_names, owners = names.take(order), owners[order]
+    ladders, zeros = LadderColumn(StringColumn.of([ladder])), np.zeros(len(order), np.int64)
+    players = PlayerColumn(ladders, zeros, sorted_names)
+    used, starts = np.unique(owners, return_index=True)
+    spans = pairwise([*starts.tolist(), len(order)])
+    asked = {s: players[a:b] for s, (a, b) in zip(used.tolist(), spans, strict=True)}
+    stored = read(asked) if asked else {}
+    records = [record for shard in asked for record in stored[shard].records]
+    return StoredBeliefs(order, sorted_names, records)
 
 
 def _compare(

@@ -3,13 +3,13 @@ writes nothing to the log or the store; and makes checkpoints ahead of time (`ch
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from stream_rater import places
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
-from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
@@ -21,20 +21,9 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import LogStarts
 from stream_rater.places import checks
 from stream_rater.places.port import FailureHook, Place
-from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.edits import StartedSeason
-from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
 from stream_rater.runtime.progress import progress, track
-
-
-class Replayed(NamedTuple):
-    """A ladder at an offset of its log."""
-
-    pool: Pool  # The beliefs about its players.
-    rule: RatingRule  # The rule of the next round, with the seasons that have started.
-    time_s: int
-    """The latest time at which a round was completed, in Unix seconds; 0 if there is none."""
 
 
 class LadderReplay:
@@ -77,15 +66,9 @@ class LadderReplay:
             )
         return job
 
-    def to(self, end: int) -> Replayed:
-        """The ladder after its rounds before this offset."""
-        job = self.run(end)
-        return Replayed(job.replayed_pool, job.rule, job.latest_time_s)
-
     def record(self, offset: int) -> Record:
         """A record of the ladder's partition. Raises Failed if there is none."""
-        found = self._place.read_again(self.partition, offset, offset + 1)
-        for each in found:
+        for each in self._place.read_again(self.partition, offset, offset + 1):
             if each.offset == offset:
                 return each
         raise Failed(f"the log has no record at offset {offset} of partition {self.partition}")
@@ -106,11 +89,8 @@ def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -
             bar.update(task, completed=job.progress)
 
 
-BY_FILE = "give a file that has them, by --file"
-
-
 def live_log(
-    place: Place, ladders: Ladders, ladder: str, cure: str = BY_FILE
+    place: Place, ladders: Ladders, ladder: str, cure: str = "give a file that has them, by --file"
 ) -> tuple[Callable[[], Iterator[Record]], int]:
     """A function that yields, at each call, all records that the ladder's partition has now; and
     this partition. Raises BadConfiguration if the ladders file is not that of the workers, and
@@ -124,11 +104,6 @@ def live_log(
         )
     end = place.stable_end(partition)
     return lambda: track(place.rounds(partition, end), place.name, end), partition
-
-
-def known_ladders(place: Place, ladders: Ladders) -> list[str]:
-    """The ladders that were rated, and those that the ladders file names."""
-    return sorted({*place.ladder_log().ladders, *ladders.ladders} - {TEMPLATE})
 
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:

@@ -118,8 +118,7 @@ class Closing:
         return self._ends
 
     def _disown(self) -> None:
-        """Commit offsets that no log can have led to: a repeated rebuild reads from them how far to
-        fill."""
+        """Commit offsets that no log led to, so that a repeated rebuild knows how far to fill."""
         ends = self._place.ends()
         offsets = {p: max(self._reach[p], ends[p]) for p in self._lost}
         self._place.commit_rounds(offsets, dict.fromkeys(offsets, NO_RECORD))

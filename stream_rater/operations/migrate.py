@@ -15,7 +15,6 @@ The old log does not change before that. The beliefs do, where both places share
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from msgspec import structs
@@ -42,7 +41,6 @@ from stream_rater.runtime.progress import counted, track, track_batches
 
 T = TypeVar("T")
 
-AT_ONCE = 5000  # The number of records that are validated together.
 AFTER_ALL = 2**62  # An offset after all records.
 
 # On a ladder with corrections, a rebuild fills the fields SET_BY_CORRECTIONS in another way than
@@ -292,12 +290,9 @@ def mentions_in(place: Place, ladders: Ladders, pseudonym: Pseudonym | None) -> 
 def validated(
     place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str
 ) -> Iterator[tuple[list[Record], list[bool]]]:
-    """Yield the rounds of a place in batches, with whether each was accepted, and a progress
-    bar."""
+    """As `AcceptedRecords.batches` of all rounds of a place, with a progress bar."""
     log = AcceptedRecords(ladders, place.settings.duplicate_window, place.partitions, verdicts)
-    records = iter(track(place.all_rounds(), label, sum(place.ends())))
-    while batch := list(islice(records, AT_ONCE)):
-        yield batch, log.of(batch)
+    return log.batches(track(place.all_rounds(), label, sum(place.ends())))
 
 
 def check_kernel(begun_by: int) -> None:

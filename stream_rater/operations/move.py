@@ -21,34 +21,11 @@ from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted
 
 
-def move_file(settings: Settings, path: Path) -> None:
-    """Move a data file to Kafka and Redis. Raises BadConfiguration or Failed."""
-    move(settings, structs.replace(settings, data=str(path)))
-
-
-def move_from_kafka(settings: Settings, old: Settings) -> None:
-    """Move the topics and the ratings of the settings `old`. Raises BadConfiguration or Failed."""
-    if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
-        raise BadConfiguration(
-            f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
-            f"present settings do: name another {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX for the new "
-            "place"
-        )
-    if old.redis == settings.redis:
-        raise BadConfiguration(
-            f"--from: it names the Redis of {PREFIX}REDIS: name another one for the new place, or "
-            "another database of it"
-        )
-    if old.duplicate_window != settings.duplicate_window:
-        raise BadConfiguration(
-            f"--from: duplicate_window is {old.duplicate_window}, and {settings.duplicate_window} "
-            "in the new place: which rounds are accepted depends on it: give both the same"
-        )
-    move(settings, old)
-
-
-def move(settings: Settings, old: Settings) -> None:
-    """Move what is at the place of the settings `old` to that of `settings`, on Kafka."""
+def move(settings: Settings, old: Settings, *, from_kafka: bool) -> None:
+    """Move a data file, or with `from_kafka` topics and ratings, from the place of the settings
+    `old` to that of `settings`, on Kafka. Raises BadConfiguration or Failed."""
+    if from_kafka:
+        _check_apart(settings, old)
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(old, writes=True) as source:
         startup.configure()
@@ -77,6 +54,26 @@ def move(settings: Settings, old: Settings) -> None:
             f"{counted(beliefs, 'belief')} in Redis. These and each player's newest event are all "
             f"equal to those in {source.name}, bit for bit. Next: start `stream-rater run`, and "
             "give game backends the new address"
+        )
+
+
+def _check_apart(settings: Settings, old: Settings) -> None:
+    """Raise BadConfiguration if topics cannot be moved from `old` to `settings`."""
+    if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
+        raise BadConfiguration(
+            f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
+            f"present settings do: name another {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX for the new "
+            "place"
+        )
+    if old.redis == settings.redis:
+        raise BadConfiguration(
+            f"--from: it names the Redis of {PREFIX}REDIS: name another one for the new place, or "
+            "another database of it"
+        )
+    if old.duplicate_window != settings.duplicate_window:
+        raise BadConfiguration(
+            f"--from: duplicate_window is {old.duplicate_window}, and {settings.duplicate_window} "
+            "in the new place: which rounds are accepted depends on it: give both the same"
         )
 
 

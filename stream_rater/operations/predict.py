@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,8 +28,6 @@ from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
 NO_VALUE = "-"  # Stands for a side that did not finish, or has no seat or score.
-RANK = re.compile("[1-9][0-9]{0,8}", re.ASCII)
-SCORE = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 
 
 class RoundQuestion(NamedTuple):
@@ -218,9 +216,9 @@ def question_of(
     if scores is not None and ranks is None:
         raise BadConfiguration("--scores is for --ranks: add the ranks that the scores led to")
     return RoundQuestion(
-        given, teams, None if ranks is None else _ranks(ranks, count), factor,
-        [None] * count if seats is None else _seats(seats, count),
-        [None] * count if scores is None else _scores(scores, count),
+        given, teams, None if ranks is None else _RANKS.of(ranks, count), factor,
+        [None] * count if seats is None else _SEATS.of(seats, count),
+        [None] * count if scores is None else _SCORES.of(scores, count),
     )  # fmt: skip
 
 
@@ -243,33 +241,35 @@ def _side(place: str, text: str) -> tuple[str, ...]:
     return tuple(players)
 
 
-def _one_for_each(
-    option: str, text: str, sides: int, is_valid: Callable[[str], object], wanted: str
-) -> list[str | None]:
-    """The words of an option, one for each side; None for NO_VALUE. Raises BadConfiguration."""
-    words = text.split(",")
-    if len(words) != sides:
-        raise BadConfiguration(
-            f"{option} {text}: {len(words)} for {sides} sides: give one for each"
-        )
-    for word in words:
-        if word != NO_VALUE and not is_valid(word):
-            raise BadConfiguration(f"{option} {text}: {word!r} is no {wanted}")
-    return [None if word == NO_VALUE else word for word in words]
+class _Words(NamedTuple):
+    """An option with a word for each side, or NO_VALUE."""
+
+    option: str
+    is_valid: Callable[[str], object]
+    convert: Callable[[str], Any]
+    wanted: str  # The end of the error text.
+
+    def of(self, text: str, sides: int) -> list[Any]:
+        """The values in the option's text; None for NO_VALUE. Raises BadConfiguration."""
+        words = text.split(",")
+        if len(words) != sides:
+            raise BadConfiguration(
+                f"{self.option} {text}: {len(words)} for {sides} sides: give one for each"
+            )
+        for word in words:
+            if word != NO_VALUE and not self.is_valid(word):
+                raise BadConfiguration(f"{self.option} {text}: {word!r} is no {self.wanted}")
+        return [None if word == NO_VALUE else self.convert(word) for word in words]
 
 
-def _ranks(text: str, sides: int) -> list[int | None]:
-    wanted = f"rank: give whole numbers from 1 to 999999999, or {NO_VALUE} for who did not finish"
-    words = _one_for_each("--ranks", text, sides, RANK.fullmatch, wanted)
-    return [None if word is None else int(word) for word in words]
-
-
-def _seats(text: str, sides: int) -> list[str | None]:
-    wanted = f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none"
-    return _one_for_each("--seats", text, sides, is_seat, wanted)
-
-
-def _scores(text: str, sides: int) -> list[float | None]:
-    wanted = f"score: give numbers such as 4 or -0.5, or {NO_VALUE} for none"
-    words = _one_for_each("--scores", text, sides, SCORE.fullmatch, wanted)
-    return [None if word is None else float(word) for word in words]
+_RANKS = _Words(
+    "--ranks", re.compile("[1-9][0-9]{0,8}", re.ASCII).fullmatch, int,
+    f"rank: give whole numbers from 1 to 999999999, or {NO_VALUE} for who did not finish",
+)  # fmt: skip
+_SEATS = _Words(
+    "--seats", is_seat, str, f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none"
+)  # fmt: skip
+_SCORES = _Words(
+    "--scores", re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII).fullmatch, float,
+    f"score: give numbers such as 4 or -0.5, or {NO_VALUE} for none",
+)  # fmt: skip

@@ -13,13 +13,13 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player, checksum
 from stream_rater.operations import corrected_rebuild, rebuild_store, verify
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets, reached
 from stream_rater.pipeline import ladder_history
-from stream_rater.pipeline.parts.schema import UnknownPart
+from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import SourceCommit
 from stream_rater.places import checks
 from stream_rater.places.port import Place
@@ -71,7 +71,7 @@ def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> Non
     behind = sum(copy.ends()) - sum(done.rated) + sum(done.part_ends) - sum(done.applied)
     if not behind:
         with copy.at_rest(0.0) as instant:  # what was written lately is read once
-            verify.compared_with_replay(instant, ladders, verify.Options(cores=cores))
+            verify.compared_with_replay(instant, ladders, cores=cores)
         return
     print(
         f"{name}: {counted(behind, 'record')} not rated yet, so the ratings were not "
@@ -111,12 +111,6 @@ def rebuild_from_log(
         work = _rebuild(place, ladders, Cores.of(cores), fill or MOST_FILLERS)
     except (UnknownPart, Misplaced, rebuild_store.StoreInUse) as error:
         raise Failed(str(error)) from None
-    restate(place, work, ladders)
-    return work
-
-
-def restate(place: Place, work: rebuild_store.Rebuilds, ladders: Ladders) -> None:
-    """Write ladder events with the parameter histories and the corrections of a replay."""
     named = (each for each in ladders.ladders if each != TEMPLATE)
     ladder_log = place.ladder_log()
     every = dict.fromkeys((*work.ladders, *named, *ladder_log.recorded))
@@ -131,6 +125,7 @@ def restate(place: Place, work: rebuild_store.Rebuilds, ladders: Ladders) -> Non
             corrected_rebuild.to_restate(work.verdicts, ladder_log.corrections, validate_all)
         )
     )
+    return work
 
 
 def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild_store.Rebuilds:
@@ -153,7 +148,8 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
         applied, found.sent, len(ends), everything=found.is_torn, replayed=recorded.replayed,
         lost=found.lost,
     )  # fmt: skip
-    for batch in _parts(place, sum(ends) - sum(parts_start), cores):
+    parts = cores.ahead(place.parts(), MOST_AHEAD)
+    for batch in track_batches(parts, "parts", sum(ends) - sum(parts_start)):
         cutoff.add(batch)
     cutoff.check()
     if any(parts_start):
@@ -176,7 +172,7 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
     moved = rebuild_store.past_marks(applied, marks)
     place.commit_parts(moved)
     applied |= moved
-    tails = rebuild_store.tails_at(applied, moved, cutoff)
+    tails = cutoff.tails | dict.fromkeys(moved, checksum(mark(len(applied))))
     epoch = place.begin_rebuild()
     place.check_idle()
     beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
@@ -188,11 +184,6 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
         closing.publish(work.verdicts, cutoff.sent)
         closing.release()
     return work
-
-
-def _parts(place: Place, total: int, cores: Cores) -> Iterator[Sequence[Record]]:
-    """Yield the parts in batches, with a progress bar."""
-    return track_batches(cores.ahead(place.parts(), MOST_AHEAD), "parts", total)
 
 
 def _closing(

@@ -17,7 +17,7 @@ records that the mark after them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,12 +27,11 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.record import Record, checksum
+from stream_rater.contract.record import Record
 from stream_rater.operations import bulk_waves
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.replay import edited_log
@@ -48,10 +47,6 @@ AT_ONCE = 50_000
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
-
-
-def ignored(_: int) -> None:
-    """Do nothing."""
 
 
 class StoreInUse(Exception):
@@ -87,12 +82,12 @@ class Rebuild:
         """The rows of these players who had a belief at the cut-off, and the encoded beliefs."""
         self._ladders: set[int] = set()
         """The numbers of the ladders that have rounds or seeds."""
-        self.rounds = 0
-        self.updates = 0
+        self.unproven = cutoff.proof.unproven
+        self.rounds = self.updates = 0
         self.written = 0
         """The number of beliefs that were yielded so far."""
 
-    def run(self, log: LogReader, advance: Callable[[int], None] = ignored) -> None:
+    def run(self, log: LogReader, advance: Callable[[int], None] = lambda _: None) -> None:
         """Rate all records of a log. `advance` gets the number of records of each rated batch.
         Raises MissingVerdicts."""
         with log.validated(self._log.validator, *self._arguments, self._cores) as batches:
@@ -208,11 +203,6 @@ class Rebuild:
             self._saved.append((rated, self._replay.column(rated)))
 
     @property
-    def unproven(self) -> set[int]:
-        """The offsets of rounds with a pending part that has other evidence than the replay."""
-        return self._cutoff.proof.unproven
-
-    @property
     def ladders(self) -> list[str]:
         """The ladders that have rounds."""
         names = self._cutoff.players.ladders
@@ -221,15 +211,15 @@ class Rebuild:
     def beliefs(self) -> Iterator[BeliefColumn]:
         """Yield every belief that the store must hold, in batches. It ends `feed`."""
         self._rate()
-        for found in self._completed():
+        players, traces = self._cutoff.players, self._traces
+        batches: Iterable[BeliefColumn] = (
+            BeliefColumn(players.at(rows), data) for rows, data in self._batches_of_beliefs()
+        )
+        if traces is not None:
+            batches = chain(map(traces.restored, batches), traces.without_rounds())
+        for found in batches:
             self.written += len(found)
             yield found
-
-    def _completed(self) -> Iterator[BeliefColumn]:
-        for rows, records in self._batches_of_beliefs():
-            found = BeliefColumn(self._cutoff.players.at(rows), records)
-            yield found if self._traces is None else self._traces.restored(found)
-        yield from () if self._traces is None else self._traces.without_rounds()
 
     def _batches_of_beliefs(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Yield rows with their encoded beliefs, in batches."""
@@ -251,16 +241,9 @@ class Rebuilds:
         self, rebuilds: Sequence[Rebuild], verdicts: edited_log.Verdicts = edited_log.NO_VERDICTS
     ) -> None:
         """`verdicts`: the verdicts on all applied corrections."""
-        self._rebuilds = rebuilds
-        self.verdicts = verdicts
-        self.rounds, self.updates, self.ladders = (
-            rebuilds[0].rounds, rebuilds[0].updates, rebuilds[0].ladders,
-        )  # fmt: skip
-
-    @property
-    def unproven(self) -> set[int]:
-        """The offsets of rounds with a pending part that has other evidence than the replay."""
-        return set().union(*(each.unproven for each in self._rebuilds))
+        first, self._rebuilds, self.verdicts = rebuilds[0], rebuilds, verdicts
+        self.rounds, self.updates, self.ladders = first.rounds, first.updates, first.ladders
+        self.unproven = first.unproven  # all editions have one cut-off, with its proof
 
     @property
     def written(self) -> int:
@@ -276,12 +259,6 @@ class Rebuilds:
 def _batches(count: int) -> Iterator[slice]:
     for start in range(0, count, BATCH):
         yield slice(start, start + BATCH)
-
-
-def tails_at(applied: Offsets, moved: Offsets, cutoff: Cutoff) -> dict[int, int]:
-    """By shard, the checksum of the last record before its offset; `moved` ones are past a mark."""
-    mark_checksum = checksum(mark(len(applied)))
-    return cutoff.tails | dict.fromkeys(moved, mark_checksum)
 
 
 def past_marks(applied: Offsets, marks: Offsets) -> dict[int, int]:

@@ -15,10 +15,10 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,7 +44,7 @@ STRUCTURED_FIELDS = frozenset(
 """Fields in which a producer cannot write free text."""
 STRUCTURED_IN_SEEDS = STRUCTURED_FIELDS | {"at", SEEDED_FIELD}  # The same of a seed or a reset.
 
-
+AT_ONCE = 5000  # The number of records that are validated together.
 MOST_PLACES = 20  # The largest number of places that `Mentions` stores.
 
 
@@ -254,6 +254,12 @@ class AcceptedRecords:
         rejected = self._log.read(records).rejected
         places = {(record.partition, record.offset) for record, _ in rejected}
         return [(each.partition, each.offset) not in places for each in records]
+
+    def batches(self, records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bool]]]:
+        """Yield records in batches, with whether each of them was accepted."""
+        left = iter(records)
+        while batch := list(islice(left, AT_ONCE)):
+            yield batch, self.of(batch)
 
 
 @dataclass

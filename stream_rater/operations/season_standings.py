@@ -92,10 +92,10 @@ def _keep(
     place: Place, ladders: Ladders, replay: LadderReplay, season: EndedSeason, *, asked: bool
 ) -> str:
     """Keep the standings of a season. Returns a line about it."""
-    ladder, replayed = replay.ladder, replay.to(season.end)
+    ladder, job = replay.ladder, replay.run(season.end)
     standings = Standings(
-        ladder, season.number, replayed.pool, replayed.rule, ladders.views(ladder),
-        season.end, replayed.time_s,
+        ladder, season.number, job.replayed_pool, job.rule, ladders.views(ladder), season.end,
+        job.latest_time_s,
     )  # fmt: skip
     if not standings.players and not asked:
         return f"{_label(ladder, season)}: nobody had played"
@@ -124,7 +124,10 @@ def write_standings(
             if len(marks) > written:
                 troubles, written = 0, len(marks)
             _check_marks(marks, standings)
-            _write_missing(writer, standings, summary, marks)
+            missing = [page for page in range(standings.pages) if page not in marks]
+            for page in track(missing, "pages"):
+                last = [season_ended.message_of(summary)] if page == standings.pages - 1 else []
+                writer.write([*standings.page(page), *last], summary.ended_at)
         except Outdone:
             raise errors.Failed(
                 f"another process writes the standings of season {standings.season} now: it "
@@ -137,19 +140,6 @@ def write_standings(
             time.sleep(pause_s(troubles))
         else:
             return
-
-
-def _write_missing(
-    writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept,
-    marks: Mapping[int, season_ended.PageWritten],
-) -> None:  # fmt: skip
-    missing = [page for page in range(standings.pages) if page not in marks]
-    last = standings.pages - 1
-    for page in track(missing, "pages"):
-        messages = [*standings.page(page)]
-        if page == last:
-            messages.append(season_ended.message_of(summary))
-        writer.write(messages, summary.ended_at)
 
 
 def _check_marks(marks: Mapping[int, season_ended.PageWritten], standings: Standings) -> None:

@@ -2,9 +2,9 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain, islice, takewhile, zip_longest
+from itertools import chain, compress, takewhile, zip_longest
 from typing import NamedTuple
 
 from stream_rater import places
@@ -60,18 +60,9 @@ def place_of(ladder: str) -> float:
     return int.from_bytes(digest.digest(), "big") / 2**64
 
 
-class Options(NamedTuple):
-    """How much is compared, and on how many cores."""
-
-    sample: float | None = None
-    """The share of the ladders that are replayed and compared; None: all of them."""
-    cores: int | None = None  # The number of cores; None: all.
-
-
-ALL = Options()
-
-
-def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
+def verify(
+    settings: Settings, wait_s: float, *, sample: float | None = None, cores: int | None = None
+) -> str:
     """Compare the ratings with a sequential replay of the log. Returns a line with the counts.
     `wait_s`: how long to wait until all of the log is rated. Raises Failed if beliefs differ,
     BadConfiguration if the ladders file or the duplicate window is not that of the workers."""
@@ -82,32 +73,29 @@ def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
         checks.agreed(place, ladders, NOTHING)
         place.check_whole()
         with place.at_rest(wait_s) as instant:
-            return compared_with_replay(instant, ladders, options)
+            return compared_with_replay(instant, ladders, sample=sample, cores=cores)
 
 
-def compared_with_replay(place: Place, ladders: Ladders, options: Options = ALL) -> str:
-    """Compare the beliefs of a place, all rated, with a replay. Returns a line with the counts.
-    Raises BadConfiguration or Failed."""
+def compared_with_replay(
+    place: Place, ladders: Ladders, *, sample: float | None = None, cores: int | None = None
+) -> str:
+    """Compare the beliefs of a place, all rated, with a replay on so many cores (None: all); of a
+    `sample`, this share of the ladders. Returns a line. Raises BadConfiguration or Failed."""
     known, ends = checks.agreed(place, ladders, NOTHING), dict(enumerate(place.ends()))
-    sample = None if options.sample is None else Sample.of(options.sample, known.ladders)
+    some = None if sample is None else Sample.of(sample, known.ladders)
+    only, read = None if some is None else some.ladders, ends
+    if only is not None:
+        own = {partition_of(ladder, len(ends)) for ladder in only}
+        read = {partition: end for partition, end in ends.items() if partition in own}
     verdict = compare(
-        place.log_reader(_of_sample(ends, sample)), ladders, place.settings.duplicate_window,
-        place.partitions, place.shards, place.read, cores=Cores.of(options.cores),
-        only=sample and sample.ladders,
+        place.log_reader(read), ladders, place.settings.duplicate_window, place.partitions,
+        place.shards, place.read, cores=Cores.of(cores), only=only,
     )  # fmt: skip
-    stored = place.count_beliefs(sample and sample.ladders)
+    stored = place.count_beliefs(only)
     done = _report(verdict, stored - verdict.beliefs + len(verdict.missing), place.kernel())
-    if sample is None:
+    if some is None:
         return done
-    return f"{done}. {sample.described(stored, place.count_beliefs(), sum(ends.values()))}"
-
-
-def _of_sample(ends: Mapping[int, int], sample: Sample | None) -> Mapping[int, int]:
-    """The ends of the partitions that have ladders of the sample."""
-    if sample is None:
-        return ends
-    own = {partition_of(ladder, len(ends)) for ladder in sample.ladders}
-    return {partition: end for partition, end in ends.items() if partition in own}
+    return f"{done}. {some.described(stored, place.count_beliefs(), sum(ends.values()))}"
 
 
 def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
@@ -121,21 +109,15 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
         f"{verdict.rounds} rounds replayed, {seeds}{rejections(verdict.rejected)}, "
         f"{verdict.beliefs} beliefs compared"
     )
-    if not verdict.equal or surplus:
-        raise Failed(
-            f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
-            f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
-        )
-    return f"{done}: all equal, bit for bit"
-
-
-def _other_kernels(begun_by: int) -> str:
-    """A hint if the ratings go back to the kernels of another release; else empty."""
-    if begun_by == KERNEL_VERSION:
-        return ""
-    return (
+    if verdict.equal and not surplus:
+        return f"{done}: all equal, bit for bit"
+    others = "" if begun_by == KERNEL_VERSION else (
         f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
         "`stream-rater rebuild --replace` computes all of them again)"
+    )  # fmt: skip
+    raise Failed(
+        f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
+        f"{surplus} that the log does not explain{others}"
     )
 
 
@@ -206,9 +188,8 @@ class _Log:
         """Yield the accepted records of a partition, in order."""
         partitions, end = len(self.ends), self.ends[partition]
         validated = AcceptedRecords(self._ladders, self._window, partitions, self._verdicts)
-        records = iter(self._place.rounds(partition, end) if end else ())
-        while batch := list(islice(records, 5000)):
-            yield from (r for r, ok in zip(batch, validated.of(batch), strict=True) if ok)
+        for batch in validated.batches(self._place.rounds(partition, end) if end else ()):
+            yield from compress(*batch)
 
 
 def _compare(log: _Log, copy: _Log, partition: int) -> int:
