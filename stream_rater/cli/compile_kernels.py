@@ -42,8 +42,7 @@ USUAL: Final = tuple(
     each for each in selfcheck.SYSTEMS if isinstance(each, parameters.EloMMR | parameters.TwoMoment)
 )
 """The default system, and the one that the documents recommend for duels and teams."""
-TABLE = b"date,home,away,home_goals,away_goals\n2026-01-01,p0,p1,2,1\n"
-"""A table of matches: its rounds have scores."""
+TABLE = b"date,home,away,home_goals,away_goals\n2026-01-01,p0,p1,2,1\n"  # Rounds with scores.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

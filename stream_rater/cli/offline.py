@@ -185,8 +185,7 @@ def leaderboard(season: "DemoSeason", rounds: int) -> "Table":
     return table
 
 
-MAX_PAIRED = 8
-"""The largest number of sides for which the table shows their probabilities against each other."""
+MAX_PAIRED = 8  # The most sides for which the table shows their chances against each other.
 
 
 @click.command()

@@ -48,8 +48,7 @@ BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # A key of TOML that needs no quotes.
 
 
 def show_accuracy(rows: Sequence[Evaluation], *, calibration: bool) -> None:
-    """Print each file's accuracy, the differences, and if wanted each configuration's
-    calibration."""
+    """Print each file's accuracy and differences, and if wanted the calibrations."""
     console = table_console()
     for file, group in groupby(rows, lambda row: row.file):
         of_file = list(group)

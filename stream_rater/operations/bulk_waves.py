@@ -33,8 +33,7 @@ class BulkRounds(Ragged, gc=False):
     time: Ints  # (R,) as in RoundBatch, as are all columns that are not explained here.
     weight: Floats
     ceiling: Floats
-    kind: Ints
-    """(R,) the number of the configuration and of the seasons by which the round is rated."""
+    kind: Ints  # (R,) the number of the configuration and the seasons by which it is rated.
     ladder: Ints  # (R,) the number of the ladder.
     partition: Ints  # (R,) the partition of each round.
     offset: Ints  # (R,) the offset of each round.
@@ -82,12 +81,11 @@ BulkRounds.empty = BulkRounds(
 
 @dataclass(frozen=True, slots=True)
 class BulkWave:
-    """Rounds with the same parameters that are rated in one call: those of one wave share no
-    player."""
+    """Rounds that are rated in one call: of the same parameters, and in one wave of other
+    players."""
 
     rounds: BulkRounds
-    waves: Ints
-    """(W+1,) wave w has the rounds waves[w] : waves[w + 1], and is rated after those before it."""
+    waves: Ints  # (W+1,) wave w has the rounds waves[w] : waves[w + 1]; they are rated in order.
 
     @property
     def rows(self) -> Ints:
@@ -211,8 +209,7 @@ class Arranger:
 
 
 def _are_apart(rounds: BulkRounds) -> bool:
-    """Whether all rounds of each ladder are of one kind: then those of two kinds share no
-    player."""
+    """Whether each ladder's rounds are all of one kind: two kinds share no player then."""
     if len(rounds) == 0 or (rounds.kind == rounds.kind[0]).all():
         return True
     pairs = np.unique(rounds.ladder * (rounds.kind.max() + 1) + rounds.kind)
@@ -244,10 +241,8 @@ class _Items(NamedTuple):
     """Rounds and rows of seeds in the order of the log. Each is an item."""
 
     sizes: Ints  # (n,) the number of players.
-    kind: Ints
-    """(n,) a round's kind; a negative number for rows of seeds and resets that apply together."""
-    place: Ints
-    """(n,) the place of each round among the rounds, and of each row among the rows of seeds."""
+    kind: Ints  # (n,) a round's kind; a negative number for seeds that apply together.
+    place: Ints  # (n,) the place among the rounds, or among the rows of seeds.
 
 
 def _items_of(due: Sequence[BulkRounds | DueSeed], rounds: BulkRounds) -> _Items:

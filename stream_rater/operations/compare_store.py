@@ -136,16 +136,14 @@ class _Replayed:
         self.verdict = Verdict()
         self.corrected: dict[str, set[int]] = {}
         """By ladder with corrections, the offsets of accepted corrections, seeds and resets."""
-        self._seeds: dict[str, set[int]] = {}
-        """By ladder, the offsets of seeds and resets."""
+        self._seeds: dict[str, set[int]] = {}  # By ladder, the offsets of seeds and resets.
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
         """By ladder, the players whom corrections touch. Some may have no round left."""
 
     def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
-        """Replay the log. `advance` gets the number of records of each batch. Raises
-        MissingVerdicts."""
+        """Replay the log. `advance` gets the size of each batch. Raises MissingVerdicts."""
         edited = self.replay.log
         with log.validated(edited.validator, *self._arguments) as batches:
             for batch in batches:
@@ -209,8 +207,7 @@ class _Replayed:
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield ladders with players who have no round left, in batches. The pools get rows for
-        them."""
+        """Yield ladders with players who have no round left, in batches, in rows of the pools."""
         for ladder, players in self._touched.items():
             left_out, pool = sorted(players), self.replay.pools.get(ladder)
             if pool is not None:
@@ -255,8 +252,7 @@ def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int], stored: StoredBeliefs,
     expected: Sequence[bytes] | None,
 ) -> None:  # fmt: skip
-    """Compare some beliefs with the records of the replay, `expected`; None: no player has a
-    belief."""
+    """Compare some beliefs with those of the replay, `expected`; None: nobody has one."""
     found = stored.records
     verdict.beliefs += len(found)
     due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected

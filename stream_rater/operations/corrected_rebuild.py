@@ -54,8 +54,8 @@ class Edition(NamedTuple):
 
     verdicts: Verdicts  # The verdicts on the corrections that count (`corrected.verdicts_of_log`).
     limits: Mapping[str, int]
-    """By ladder, the offset of the first applied correction that this edition leaves out: it is for
-    the players whose pending parts are of this one."""
+    """By ladder, the first applied correction that it leaves out: that of its players' pending
+    parts."""
 
 
 def editions(
@@ -127,8 +127,7 @@ def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:
 
 
 def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
-    """The ladders in whose beliefs applied corrections, or one in progress, may have left
-    values."""
+    """The ladders in whose beliefs corrections, applied or in progress, may have left values."""
     return {*verdicts.edits, *(ladder for ladder, _ in cutoff.corrected)}
 
 
@@ -145,8 +144,7 @@ def last_published(
 
 
 class CorrectionTraces:
-    """Restores in rebuilt beliefs the values that corrections have left in the store. These are not
-    the marks that a rebuild writes to the shards."""
+    """Restores in rebuilt beliefs the values that corrections, not marks, left in the store."""
 
     def __init__(
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
@@ -234,8 +232,7 @@ class CorrectionTraces:
         return BeliefColumn(beliefs.players, StringColumn.of_bytes(records))
 
     def _as_sent(self, players: Sequence[Player], records: list[bytes]) -> Beliefs:
-        """The beliefs in these players' records, or those in correction parts if these are
-        later."""
+        """The beliefs in these players' records, or in correction parts that are later."""
         last = belief_record.headers_of(records)["last"]
         sent = [(i, self._sent.pop(each)) for i, each in enumerate(players) if each in self._sent]
         for i, (offset, data) in sent:
@@ -246,8 +243,7 @@ class CorrectionTraces:
         return found
 
     def _last_published(self, players: Sequence[Player]) -> Table:
-        """(P,) what was last published of each player; the initial values, if there was no
-        event."""
+        """(P,) what was last published of each player; without an event the initial values."""
         initial = {ladder: self._initial(ladder) for ladder in {of for of, _ in players}}
         found = [self._published.pop(each, initial[each[0]]) for each in players]
         return np.array(found, PUBLISHED)

@@ -25,8 +25,7 @@ APPLIED = "corrections-applied"  # The event type that applies the deferred corr
 
 AFTER_ALL = 2**62  # An offset after all changes of a ladder.
 
-PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"
-"""A placeholder for the time of a round that an amendment does not change."""
+PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"  # For a round whose time an amendment leaves.
 
 IF_BATCHED = ", once `correct apply` is sent"
 
@@ -136,8 +135,7 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
 
 
 def season_number(text: str) -> int:
-    """A season's number, in digits or as a form of the present date (UTC). Raises
-    BadConfiguration."""
+    """A season's number, in digits or as a form of the UTC date. Raises BadConfiguration."""
     written = time.strftime(text, time.gmtime()) if "%" in text else text
     if not (written.isascii() and written.isdecimal() and len(written) < 20):
         raise BadConfiguration(

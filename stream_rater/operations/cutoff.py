@@ -46,8 +46,7 @@ ANY_KERNEL = 2**62  # A number above all kernel versions.
 
 AT_ONCE = 10_000  # The largest number of events that are recorded at a time.
 
-Offsets = Mapping[int, int]
-"""The committed offset of every partition; 0 where nothing was committed."""
+Offsets = Mapping[int, int]  # The committed offset of each partition; 0 if nothing was committed.
 NO_OFFSETS: dict[int, int] = {}
 
 
@@ -74,8 +73,7 @@ class Proof:
         self._least = min(self._least, int(offsets.min()))
 
     def compare(self, rows: Ints, offsets: Ints, evidence: Evidence) -> None:
-        """Compare the evidence of a replay, for players in these rows and rounds at these
-        offsets."""
+        """Compare a replay's evidence, for these rows of players and offsets of rounds."""
         if int(offsets.max(initial=-1)) < self._least:
             return
         found = np.full((len(rows), schema.EVIDENCE_COLUMNS), np.nan)
@@ -142,9 +140,7 @@ class Cutoff:
         lower offset than `replayed`, or any of these partitions, may be of a lost round: it says
         nothing."""
         self._everything = everything
-        self.closes = bool(lost)
-        """Whether the rebuild closes partitions, and so publishes all that was not published
-        yet."""
+        self.closes = bool(lost)  # Whether it closes partitions, and publishes what was not yet.
         since = replayed | dict.fromkeys(lost, NONE_AFTER)
         self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
@@ -158,26 +154,20 @@ class Cutoff:
         self._elsewhere = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in shards that were formerly the player's."""
         self._after = _OffsetByRow(self.players, np.minimum, NONE_AFTER)
-        """The smallest source offset from g on."""
+        """The smallest offset from g on."""
         self._published = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset in published events."""
-        self._shards_in_mark: dict[int, int] = {}
-        """By shard, the number of shards that its last mark names."""
-        self.tails: dict[int, int] = {}
-        """By shard, the checksum of the last record before g."""
-        self.proof = Proof()
-        """The evidence in the parts from g on."""
-        self.with_parts: set[int] = set()
-        """The shards with parts."""
-        self._furthest: dict[str, int] = {}
-        """By ladder, the largest source offset of any part."""
+        self._shards_in_mark: dict[int, int] = {}  # By shard, how many shards its last mark names.
+        self.tails: dict[int, int] = {}  # By shard, the checksum of the last record before g.
+        self.proof = Proof()  # The evidence in the parts from g on.
+        self.with_parts: set[int] = set()  # The shards with parts.
+        self._furthest: dict[str, int] = {}  # By ladder, the largest source offset of any part.
         self.corrected: dict[Player, tuple[int, bytes]] = {}
         """By player, the offset and the record of the last correction part before g."""
         self._corrections: dict[Player, list[int]] = {}
-        """By player, the offsets of corrections in pending parts."""
+        """By player, the corrections in pending parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
-        """The players and source offsets of ignored parts, perhaps the only ones of their
-        rounds."""
+        """The players and source offsets of ignored parts, some the only ones of their rounds."""
 
     def add(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
@@ -268,8 +258,7 @@ class Cutoff:
             yield from zip((names[i] for i in players.ladder), offsets.tolist(), strict=True)
 
     def _takes_effect(self, cut_for: int, record: Record) -> bool:
-        """Whether updaters apply, or applied, a part that was cut for `cut_for` shards (0:
-        unknown)."""
+        """Whether updaters apply, or did, a part that was cut for so many shards (0: unknown)."""
         marked = self._shards_in_mark.get(record.partition, 0)
         return not 0 < cut_for < (self._shards if self._is_pending(record) else marked)
 
@@ -378,8 +367,7 @@ class Cutoff:
     def _add_rows(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
-        """Note the rows of the parts in these records, so many of each, by player and source
-        offset."""
+        """Note the rows of these records' parts, so many of each, by player and source offset."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         pending = np.repeat(np.array([self._is_pending(each) for each in records]), sizes)
         at_home = sharding.shards_of_names(players.names, self._shards) == shard

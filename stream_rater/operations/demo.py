@@ -33,8 +33,7 @@ class DemoSeason:
 
     def __init__(self) -> None:
         self.engine = EmbeddedEngine()
-        self.newest: dict[str, RatingChanged] = {}
-        """The latest rating change by player."""
+        self.newest: dict[str, RatingChanged] = {}  # The latest rating change by player.
         self.wins = Counter[str]()
         self.updates = 0
         self._rng = random.Random(SEED)
@@ -71,8 +70,7 @@ class DemoSeason:
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
     def verify(self) -> int:
-        """Compare all beliefs with a replay, as `verify` does. Returns their number, or raises
-        Failed."""
+        """Compare all beliefs with a replay, as `verify` does. Returns their number."""
         log, store = self.engine.log, self.engine.store
         verdict = compare_store.compare(
             LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,

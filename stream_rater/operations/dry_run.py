@@ -30,8 +30,7 @@ class Move(msgspec.Struct):
     player: str
     rating_before: float | None  # The displayed rating; None where the player has no round.
     rating_after: float | None
-    difference: float | None
-    """The rating after less the rating before; None where one of them is None."""
+    difference: float | None  # The rating after less that before; None where one of them is None.
     rounds_before: int
     rounds_after: int
 

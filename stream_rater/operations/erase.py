@@ -76,8 +76,7 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Print how many records name the player, and warn of places where the id stays. Raises as
-    `check_mentions` does."""
+    """Print how many records name the player, and warn of what stays (`check_mentions`)."""
     check_mentions(mentions, pseudonym)
     print(
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "

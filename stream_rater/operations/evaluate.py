@@ -28,14 +28,12 @@ PICTURES = (".png", ".svg")  # The formats of a diagram, as endings of its file 
 class Evaluated(NamedTuple):
     """The accuracy of configurations on files."""
 
-    rows: list[Evaluation]
-    """A row for each file and configuration, the configurations of a file together."""
+    rows: list[Evaluation]  # One for each file and configuration, those of a file together.
     seasons: "list[SeasonFile]"  # The files, with their mistakes and the order of their rounds.
     diagram: Path | None  # The picture to write, if one is wanted.
 
     def conclude(self) -> None:
-        """Draw the diagram, warn if rounds were out of order, and raise Failed if lines were
-        rejected."""
+        """Draw the diagram, and warn of late rounds. Raises Failed if lines were rejected."""
         if self.diagram is not None:
             from stream_rater.evaluation import plots
 
@@ -99,8 +97,7 @@ class SeasonFile:
         self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False,
         reading: Reading = AS_FOUND,
     ) -> None:  # fmt: skip
-        """`lines`: the file's, if it is open already. `named`: whether names of players are
-        kept."""
+        """`lines`: the file's, if it is open already. `named`: whether names are kept."""
         self._path, self._named = path, named
         self._file = input_file.RoundsFile(path, lines, reading)
         self.mistakes, self.order = self._file.mistakes, input_file.Order()

@@ -23,20 +23,16 @@ HINT_S = 5.0  # The time without a line after which a hint says that the command
 class FollowedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a topic that a command follows."""
 
-    from_start: bool = False
-    """Whether the command begins with the first record that is kept, not with the next one."""
-    count: int | None = None
-    """The number of lines after which the command stops; None for no limit."""
-    wait_s: float | None = None
-    """The time without a line after which the command stops, in seconds; None for no limit."""
+    from_start: bool = False  # From the first record that is kept, not from the next one.
+    count: int | None = None  # After how many lines the command stops; None for no limit.
+    wait_s: float | None = None  # After how long without a line it stops; None: never.
 
 
 def watch(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, player: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each `rating-changed` event, of this ladder and player if they are given.
-    Raises BadConfiguration or Failed."""
+    """Yield lines of `rating-changed`, of a ladder or player. Raises BadConfiguration or Failed."""
 
     def line(record: Record) -> str | None:
         value = record.value
@@ -54,8 +50,7 @@ def rejected(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, code: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each rejected record, of this ladder and error code if they are given.
-    Raises BadConfiguration or Failed."""
+    """Yield lines of rejections, of a ladder or error code. Raises BadConfiguration or Failed."""
     if code is not None and code not in CODES:
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
@@ -168,10 +163,8 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     code: str
     error: str
-    event_type: str | None = None
-    """The event type of a correction, a seed or a reset; None for a round."""
-    ladder: str | None = None
-    """The ladder's id. This and all other ids are None where they cannot be read."""
+    event_type: str | None = None  # That of a correction, a seed or a reset; None for a round.
+    ladder: str | None = None  # This and all other ids are None where they cannot be read.
     round_id: str | None = None
     player: str | None = None
     into: str | None = None

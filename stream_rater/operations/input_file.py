@@ -1,5 +1,4 @@
-"""Reads a file of rounds: JSON lines, or a table, which becomes JSON lines. Reports its
-mistakes."""
+"""Reads a file of rounds, JSON lines or a table, which becomes some. Reports its mistakes."""
 
 import os
 import sys
@@ -26,8 +25,7 @@ from stream_rater.tables.reading import AS_FOUND, Reading, is_table, stem_of
 if TYPE_CHECKING:  # it is loaded for tables only
     from stream_rater.tables.table import Table
 
-MAX_LATE = 0.1
-"""The largest fraction of a file's rounds that may be out of order without a warning."""
+MAX_LATE = 0.1  # The largest fraction of rounds that may be out of order without a warning.
 
 
 class RoundsFile:
@@ -151,8 +149,7 @@ def output(out: Path | None) -> Iterator[IO[bytes]]:
 
 
 class Order:
-    """Counts the rounds that were completed before the round of their ladder that precedes them, as
-    ratings depend on the order of the file."""
+    """Counts the rounds that are earlier than their ladder's round before: order makes ratings."""
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
@@ -194,15 +191,12 @@ class Order:
 
 
 class Mistakes:
-    """Counts the valid and invalid lines of a file. Prints the first SHOWN_LINES on standard
-    error."""
+    """Counts a file's valid and invalid lines. Prints some of these on standard error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.count = self.valid_lines = 0
-        """The numbers of invalid and of valid lines."""
-        self._printed = 0
-        """The number of invalid lines that an earlier reading of the file has printed."""
+        self.count = self.valid_lines = 0  # The numbers of invalid and of valid lines.
+        self._printed = 0  # The number of invalid lines that an earlier reading has printed.
         self._table: Table | None = None
 
     def restart(self) -> None:
@@ -226,8 +220,7 @@ class Mistakes:
                 self._print(self._table.line_of(line), self._table.explained(invalid))
 
     def add_table(self, table: "Table") -> None:
-        """Count and print the rejected rows of a table. From now on, a line's number is an
-        event's."""
+        """Count and print a table's rejected rows. From now on, lines are those of its events."""
         self._table = table
         for line, invalid in table.rejections[:SHOWN_LINES]:
             self._print(line, invalid)

@@ -147,8 +147,7 @@ def _belief(
 
 
 def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
-    """The seed or reset that the last of these events reports, if any. One without a value is
-    erased."""
+    """The seed or reset in the last of these events, if any; one without a value is erased."""
     value = events[-1] if events else None
     cause = None if value is None else rating_changed_from_json(value).correction
     return cause if cause is not None and cause.cause in SEEDS else None
@@ -160,8 +159,7 @@ def cause_of(edits: LadderEdits, last: int) -> str:
 
 
 def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
-    """Yield lines about the season of a belief, and the belief as drawn by later ones, by
-    `rule`."""
+    """Yield lines about the season of a belief, and the belief as drawn later, by `rule`."""
     started = edits.last.started
     if not started:
         return

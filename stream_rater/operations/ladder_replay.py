@@ -32,8 +32,7 @@ class LadderReplay:
     def __init__(
         self, place: Place, ladders: Ladders, ladder_log: LadderLog, ladder: str, outcome: str
     ) -> None:
-        """Raises BadConfiguration, whose text `outcome` ends, without rounds or the workers'
-        file."""
+        """Raises BadConfiguration: no rounds, or not the workers' file, and this outcome."""
         if ladder not in ladder_log.ladders:
             raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
         if why := checks.disagreement(place, ladders, ladder_log, only=ladder):
@@ -122,8 +121,7 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
 
 
 def _make(replay: LadderReplay, end: int) -> None:
-    """Make a checkpoint at this offset of the ladder's partition, and print a line. Raises
-    Failed."""
+    """Make a checkpoint at this offset of the partition, and print a line. Raises Failed."""
     began_s, failures, ladder = time.monotonic(), list[str](), shown(replay.ladder)
     job = replay.run(end, failures.append)
     if job.checkpoint_players is None and failures:

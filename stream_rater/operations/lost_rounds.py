@@ -51,8 +51,7 @@ FILLER = b"log-lost "
 """What the last appended record begins with, before a random word. The others are empty, and so
 have one checksum: if the log lost some, that would not show."""
 MOST_FILLERS = 50_000_000
-"""The most records that are appended to a partition by default: a wrong offset must not fill a
-disk."""
+"""The most that are appended by default: a wrong offset must not fill a disk."""
 
 
 def named_offsets(
@@ -90,12 +89,11 @@ class Closing:
         self, lost: Collection[int], place: Place, ladders: Ladders, newest: Published,
         reach: Mapping[int, int],
     ) -> None:  # fmt: skip
-        """`newest`: what was last published of these partitions' players. `reach`: as
-        `named_offsets`."""
+        """`newest`: what was last published of the players. `reach`: as `named_offsets`."""
         self._lost, self._place, self._ladders = lost, place, ladders
         self._newest, self._reach = newest, reach
         self._ends: dict[int, int] = {}
-        """By partition that lost records, its end after the last appended record."""
+        """By partition that lost records, its end after the appended ones."""
 
     def check(self, most: int) -> None:
         """Raise Failed if more than `most` records would be appended to a partition."""
@@ -108,8 +106,7 @@ class Closing:
                 )
 
     def close(self) -> dict[int, int]:
-        """Append records beyond all offsets that something names. Returns the ends of the
-        partitions."""
+        """Append records beyond all offsets that something names. Returns the ends."""
         self._place.begin_rebuild()
         self._disown()
         self._fill()
@@ -192,12 +189,9 @@ class Reached:
 
     applied: dict[int, int]  # By shard, the offset before which all parts are published.
     sent: dict[int, int]
-    """By partition of `round-completed`, the offset before which all rounds were sent."""
-    lost: Mapping[int, str]
-    """The partitions of `round-completed` that lost finished records, each with the reason."""
-    is_torn: bool = False
-    """Whether any log lost records: then each round before `sent` counts, whatever its parts
-    say."""
+    """By partition of `round-completed`, before which offset all rounds were sent."""
+    lost: Mapping[int, str]  # By partition of `round-completed` that lost records, the reason.
+    is_torn: bool = False  # Whether any log lost records: then each round before `sent` counts.
 
     @property
     def warning(self) -> str:

@@ -116,16 +116,13 @@ class Migration:
         self, source: Place, target: Place, ladders: Ladders, pseudonym: Pseudonym | None,
         outcome: str,
     ) -> None:  # fmt: skip
-        """`pseudonym`: None copies all records. `outcome`: what has not happened if a check
-        fails."""
+        """`pseudonym`: None copies all. `outcome`: what has not happened if a check fails."""
         self._source, self._target, self._ladders = source, target, ladders
         self._pseudonym, self._outcome = pseudonym, outcome
-        self._corrected: frozenset[str] = frozenset()
-        """The ladders with corrections."""
+        self._corrected: frozenset[str] = frozenset()  # The ladders with corrections.
         self._newest: Mapping[Player, LastPublished] = {}
         """What the newest event of each player says, under the new name."""
-        self.ends: Sequence[int] = ()
-        """The end of each partition of the rounds."""
+        self.ends: Sequence[int] = ()  # The end of each partition of the rounds.
         self.keys: dict[tuple[int, bytes | None], None] = {}
         """The partition and the key of each event of the player in the old place, each once."""
 

@@ -34,12 +34,9 @@ class RoundQuestion(NamedTuple):
     """A question about a round. The lists have one value for each side."""
 
     sides: list[tuple[str, ...]]  # The players of each side.
-    teams: int | None
-    """The number of even teams into which the players are dealt; None leaves the sides as given."""
-    ranks: list[int | None] | None
-    """None for a side that did not finish. None if the question is not about a result."""
-    variance_factor: float
-    """The factor by which the variance of a side's performance is multiplied."""
+    teams: int | None  # How many even teams are dealt; None leaves the sides as given.
+    ranks: list[int | None] | None  # None for a side that did not finish, or for no result.
+    variance_factor: float  # Multiplies the variance of a side's performance.
     seats: list[str | None]
     scores: list[float | None]
 
@@ -86,8 +83,7 @@ class RoundPrediction(msgspec.Struct):
     draw: float
     quality: float
     pairwise: list[list[float]]
-    changes: list[PredictedChange] | None = None
-    """The changes by the result; None if the question is not about a result."""
+    changes: list[PredictedChange] | None = None  # None if the question has no result.
 
 
 def from_file(

@@ -53,8 +53,7 @@ def rebuild(
 
 
 def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
-    """Unless `replace`, raise BadConfiguration if the place has ratings, or had another ladders
-    file."""
+    """Unless `replace`, raise BadConfiguration for ratings, or another ladders file."""
     if replace:
         return
     if ratings := place.ratings():
@@ -92,8 +91,7 @@ def report(work: rebuild_store.Rebuilds, began_s: float) -> None:
 
 
 def unproven_warning(offsets: Collection[int]) -> str:
-    """The warning about pending parts of rounds at these offsets: their evidence is not the
-    replay's."""
+    """The warning about pending parts, of rounds at these offsets, with other evidence."""
     return (
         f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
         "be applied, and were computed from other beliefs or by other parameters than these: start "

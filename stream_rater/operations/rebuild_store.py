@@ -42,8 +42,7 @@ from stream_rater.rounds.seed_records import Seed
 
 BATCH = 10_000  # The number of beliefs written in one call.
 
-AT_ONCE = 50_000
-"""About how many players are collected before their rounds are rated, to work in parallel."""
+AT_ONCE = 50_000  # About how many players are collected before their rounds are rated together.
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
@@ -74,18 +73,15 @@ class Rebuild:
         self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
         self._waiting: list[bulk_waves.BulkRounds | bulk_waves.DueSeed] = []
         """The rounds that are not rated yet, and the seeds that are not applied yet."""
-        self._players = 0
-        """The number of players in them."""
+        self._players = 0  # The number of players in them.
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
         """The rows of these players who had a belief at the cut-off, and the encoded beliefs."""
-        self._ladders: set[int] = set()
-        """The numbers of the ladders that have rounds or seeds."""
+        self._ladders: set[int] = set()  # The numbers of the ladders that have rounds or seeds.
         self.unproven = cutoff.proof.unproven
         self.rounds = self.updates = 0
-        self.written = 0
-        """The number of beliefs that were yielded so far."""
+        self.written = 0  # The number of beliefs that were yielded so far.
 
     def run(self, log: LogReader, advance: Callable[[int], None] = lambda _: None) -> None:
         """Rate all records of a log. `advance` gets the number of records of each rated batch.

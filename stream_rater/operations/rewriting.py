@@ -272,10 +272,8 @@ class Mentions:
     accepted: int = 0
     rejected: int = 0
     conflict: str = ""  # A place where the pseudonym stands already; empty if there is none.
-    left: int = 0
-    """The number of records in which the id stands in another field, which stays as it is."""
-    places: list[str] = field(default_factory=list)
-    """The places of the id in the first MOST_PLACES of these records."""
+    left: int = 0  # Records in which the id stands in another field, which stays as it is.
+    places: list[str] = field(default_factory=list)  # Those in the first MOST_PLACES of these.
 
     def warn(self) -> None:
         """Warn on standard error of the places where the id stays."""
@@ -287,8 +285,7 @@ class Mentions:
     def read(
         self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym | None
     ) -> None:
-        """Count the next records. `accepted`: (n,) whether each of them was accepted.
-        `pseudonym`: None looks for no player."""
+        """Count the next records, (n,) `accepted` or not. `pseudonym`: None looks for no player."""
         if pseudonym is None:
             return
         reverse = Pseudonym(pseudonym.name, pseudonym.player)
@@ -342,12 +339,10 @@ class LogRewriter:
     def __init__(self, pseudonym: Pseudonym | None) -> None:
         """`pseudonym`: None copies the accepted records as they are."""
         self._pseudonym = pseudonym
-        self._next: dict[int, int] = {}
-        """By partition, the offset of the next record to yield."""
+        self._next: dict[int, int] = {}  # By partition, the offset of the next record to yield.
 
     def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
-        """Yield the records that replace the next ones, (n,) `accepted` or not, and fill gaps
-        before them."""
+        """Yield what replaces the next records, (n,) `accepted` or not, and fills gaps."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
             if not counts:

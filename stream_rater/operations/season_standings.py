@@ -32,8 +32,7 @@ class EndedSeason(NamedTuple):
     """A season that has ended."""
 
     number: int  # Its number; 0 for the time before the first season.
-    start: int | None
-    """The offset of the record that starts it; None for the time before the first season."""
+    start: int | None  # The offset of the record that starts it; None before the first season.
     end: int  # The offset of the record that starts the next one.
 
 

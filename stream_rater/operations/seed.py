@@ -337,8 +337,7 @@ def _played(batch: list[tuple[Player, bytes]], ladder: str) -> tuple[StringColum
 def _examples(
     names: StringColumn, columns: Sequence[Floats], rating: RatingConfig
 ) -> list[SeedExample]:
-    """Some players, from the lowest rating on. `columns`: mu and sigma on the source and the
-    target."""
+    """Some players, by rising rating. `columns`: mu and sigma on the source and the target."""
     order = np.argsort(columns[2], kind="stable")
     places = np.linspace(0, len(order) - 1, min(EXAMPLES, len(order))).round().astype(np.int64)
     rows, rule = order[places], rule_of(rating)

@@ -29,8 +29,7 @@ from stream_rater.runtime import progress
 from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
-CURE = "tune by a file that has them"
-"""The cure in an error about rounds that the log on Kafka lacks."""
+CURE = "tune by a file that has them"  # In an error about rounds that the log on Kafka lacks.
 
 DAY_S = 86_400.0
 
@@ -46,8 +45,7 @@ class TunedFile(NamedTuple):
     out: Path | None
 
     def conclude(self) -> None:
-        """Write the parameters to `out`, warn of late rounds, and raise Failed for rejected
-        lines."""
+        """Write the parameters to `out`, and warn of late rounds. Raises Failed for mistakes."""
         write_rating(self.proposal, self.out)
         self.season.conclude_order()
         self.season.mistakes.conclude()
@@ -96,8 +94,7 @@ class TunedLadder(NamedTuple):
     proposal: TuningProposal
     system: str
     another: bool  # Whether `system` differs from the system that the ladder has now.
-    offset: int
-    """Where the ladder's partition ends in a day, about: the new parameters can hold from there."""
+    offset: int  # About the partition's end in a day: the new parameters can hold from there.
     out: Path | None
 
     def conclude(self) -> None:

@@ -155,13 +155,10 @@ class ClientConnection(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._open, self._limits = connections, limits
         self._step: asyncio.TimerHandle | None = None
-        """The timer of the client's request, or of making the answer."""
-        self._unread: asyncio.TimerHandle | None = None
-        """The timer of a client that does not read."""
-        self._in_head = self._in_body = False
-        """Whether the head or the body of a request has begun and not ended."""
-        self._beside = 0
-        """The bytes of the request that have come in a row without being part of its body."""
+        """Of the client's request, or of making the answer."""
+        self._unread: asyncio.TimerHandle | None = None  # The timer of a client that does not read.
+        self._in_head = self._in_body = False  # Whether a request's head or body is unfinished.
+        self._beside = 0  # The bytes in a row of the request that are not of its body.
 
     def drop(self) -> None:
         """Close the connection at once."""
@@ -178,8 +175,7 @@ class ClientConnection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse data from the client, in pieces; too much that is not of the body ends the
-        connection."""
+        """Parse data in pieces; too much that is not of a body ends the connection."""
         while data and not self.transport.is_closing():
             if not (self._in_head or self._in_body):
                 self._beside = 0
@@ -309,14 +305,11 @@ class OpenConnections:
     changes. To make room, the one is closed that has been idle longest; busy ones stay."""
 
     def __init__(self, max_total: int, per_address: int, made_room: Callable[[str], None]) -> None:
-        """`max_total`: of all connections; `per_address`: 0 means no limit. `made_room`: as in
-        Server."""
+        """`max_total`: of all connections; `per_address`: 0: no limit. `made_room`: see Server."""
         self._max_total, self._per_address, self._made_room = max_total, per_address, made_room
         self._address_of: dict[ClientConnection, str] = {}
-        self._counts: Counter[str] = Counter()
-        """By address, the number of its connections."""
-        self._idle: OrderedDict[ClientConnection, None] = OrderedDict()
-        """The idle connections, the longest wait first."""
+        self._counts: Counter[str] = Counter()  # By address, the number of its connections.
+        self._idle: OrderedDict[ClientConnection, None] = OrderedDict()  # The longest wait first.
 
     def __len__(self) -> int:
         """The number of open connections."""

@@ -35,8 +35,7 @@ from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 from stream_rater.pipeline.updater.updater import Updater
 
 MOST_WAITING = 20_000  # The most records that may wait for the disk.
-MOST_WAITING_BYTES = 64 * 1024 * 1024
-"""The most bytes of these records, unless only one call waits."""
+MOST_WAITING_BYTES = 64 * 1024 * 1024  # The most bytes of these, unless only one call waits.
 MOST_TOGETHER = 5_000  # The most records that one turn appends.
 TURN_S = 0.02  # The time after which a turn ends, although a machine has more to do.
 IDLE_S = 1.0  # The longest time for which the engine waits without looking at its machines.
@@ -57,8 +56,7 @@ class Machine:
         self._step: Generator[Effect[Any], Any, Any] = step
         self._on_effect = on_effect
         self._effect: Effect[Any] = next(step)
-        self.due_s = 0.0
-        """When its poll ends without records, monotonic seconds."""
+        self.due_s = 0.0  # When its poll ends without records, monotonic seconds.
         self.on_polled: Callable[[Polled], None] = lambda _: None
 
     def advance(self, now_s: float) -> bool:
@@ -100,32 +98,26 @@ class _Waiting(NamedTuple):
 
 
 class Engine:
-    """Runs both machines, in the thread that has opened the file; others may `append` and
-    `stop`."""
+    """Runs both machines in the thread that opened the file; others may `append` and `stop`."""
 
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],
         on_events: Callable[[], None], on_trouble: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`on_events` is called when new events are on the disk, `on_trouble` with why a turn
-        failed."""
+        """`on_events`: new ones are on the disk. `on_trouble`: gets why a turn failed."""
         self._database, self._log, self._machines = database, log, machines
         self._on_events, self._on_trouble, self._clock = on_events, on_trouble, clock
         self._queue: deque[_Waiting] = deque()
         self._waiting = self._waiting_bytes = 0
-        """The number and the bytes of the records that are not on the disk yet."""
+        """Records that are not on the disk yet, and their bytes."""
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
-        self._again_s = 0.0
-        """Before this time, after a turn has failed, no turn begins; monotonic seconds."""
-        self._end = log.changed_end(0)
-        """The end of the events for which `on_events` was called."""
-        self.last_turn_s = self._clock()
-        """When the last turn ended, monotonic seconds."""
-        self.trouble = ""
-        """Why the last turn failed; empty if it did not."""
+        self._again_s = 0.0  # No turn begins earlier, after a failed one; monotonic seconds.
+        self._end = log.changed_end(0)  # The end of the events for which `on_events` was called.
+        self.last_turn_s = self._clock()  # When the last turn ended, monotonic seconds.
+        self.trouble = ""  # Why the last turn failed; empty if it did not.
 
     # --- for other threads ---
 
@@ -318,8 +310,7 @@ class EmbeddedEngine:
 
 # --- appending rounds that clients send, for the event loop of a process -------------------------
 
-ACKNOWLEDGED_S = 10.0
-"""The seconds within which a record must be on the disk. After that its outcome is unknown."""
+ACKNOWLEDGED_S = 10.0  # When a record must be on the disk. After that its outcome is unknown.
 
 
 class RoundLog(Protocol):
@@ -343,8 +334,7 @@ class RoundLog(Protocol):
         """The end of a partition, as far as it is known. The true end may be greater."""
 
     async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
-        """Append records, in order. Returns each one's outcome, in bounded time: a place is for
-        good."""
+        """Append records, in order. Returns their outcomes, in bounded time."""
 
 
 def round_log_of(settings: Settings, trouble: Callable[[str], None]) -> RoundLog:

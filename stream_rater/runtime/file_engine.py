@@ -59,8 +59,7 @@ class FileEngine:
         self._engine.trouble = STARTING
         self._started = False
         self._thread: threading.Thread | None = None
-        self.failure: BaseException | None = None
-        """What has ended the thread, if it did not end by `stop`."""
+        self.failure: BaseException | None = None  # What has ended the thread, if not `stop`.
 
     # --- at start ---
 
@@ -139,8 +138,7 @@ class FileEngine:
         self._thread.join()
 
     def close(self) -> None:
-        """Close the file, unless a turn has not ended: then the process ends as if it were
-        killed."""
+        """Close the file, unless a turn goes on: then the process ends as if it were killed."""
         if self._thread is None or not self._thread.is_alive():
             self._database.close()
 

@@ -30,8 +30,7 @@ SCRAPES = 2  # The number of scrapes that are answered at the same time.
 METHODS = ("GET", "HEAD")
 PROBES = ("/healthz", "/readyz")
 
-Reasons = Callable[[], list[str] | Awaitable[list[str]]]
-"""The reasons why a probe fails; none if it succeeds."""
+Reasons = Callable[[], list[str] | Awaitable[list[str]]]  # Why a probe fails; none if it does not.
 Headers = list[tuple[str, str]]
 Page = tuple[str, Headers, bytes]  # The status with its phrase, the headers, and the body.
 Application = Callable[[Any, Any, Any], Awaitable[None]]

@@ -26,8 +26,7 @@ FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 
-ENCODINGS = ("listpack", "hashtable")
-"""The encodings of a Redis hash. A hashtable takes about twice the memory of a listpack."""
+ENCODINGS = ("listpack", "hashtable")  # Of Redis hashes; a hashtable takes twice the memory.
 
 
 class RegisteredMetrics:
@@ -205,11 +204,9 @@ class Metrics(RegisteredMetrics):
 
 # --- certificates --------------------------------------------------------------------------------
 
-FORMATS = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
-"""The formats of UTCTime and GeneralizedTime."""
+FORMATS = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # Of UTCTime and GeneralizedTime.
 VERSION = 0xA0
-FIELDS_BEFORE_VALIDITY = 3
-"""Serial number, signature algorithm and issuer, after the optional version (RFC 5280, 4.1)."""
+FIELDS_BEFORE_VALIDITY = 3  # Serial number, signature algorithm, issuer (RFC 5280, 4.1).
 
 
 def not_after(path: str) -> float | None:

@@ -1,5 +1,4 @@
-"""Feeds the metrics, the log and the spans of a state machine, with latency, corrections and
-lag."""
+"""Feeds metrics, log and spans of a state machine, with latency, corrections and lag."""
 
 import time
 from collections import Counter as Counts
@@ -22,10 +21,9 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.metrics import Metrics
 
 LOG_EVERY_S = 1.0
-"""The least interval between two log lines of one kind of warning. The counters count them all."""
+"""The least interval between two lines of one kind of warning; counters count all."""
 
-PROGRESS_EVERY_S = 10.0
-"""The least interval between two log lines about the progress of a correction."""
+PROGRESS_EVERY_S = 10.0  # The least interval between two lines about the progress of a correction.
 
 MAX_UNFINISHED = 0.99  # The greatest progress of a correction before all of its parts are sent.
 
@@ -87,8 +85,7 @@ class CorrectionReports:
 
     def __init__(self, log: structlog.stdlib.BoundLogger, clock: Clock) -> None:
         self._log, self._clock = log, clock
-        self._in_progress: dict[int, _CorrectionProgress] = {}
-        """By partition, the work on its correction."""
+        self._in_progress: dict[int, _CorrectionProgress] = {}  # By partition, its correction.
 
     def progress(self, partition: int) -> float:
         """The share of the work on a partition's correction that is done; 1 if it has none."""
@@ -138,20 +135,15 @@ class ServiceObserver(Observer):
     ) -> None:  # fmt: skip
         self._metrics, self._role, self._log, self._spans = metrics, role, log, spans
         self._logged_s: dict[str, float] = {}
-        self._reason = ""
-        """Why the role started over last, until it works again."""
+        self._reason = ""  # Why the role started over last, until it works again.
         self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
-        self.advice = ""
-        """A hint to log once, when duels or rounds of teams are accepted."""
-        self.finished: dict[int, int] = {}
-        """By partition, the next offset to be finished."""
+        self.advice = ""  # A hint to log once, when duels or rounds of teams are accepted.
+        self.finished: dict[int, int] = {}  # By partition, the next offset to be finished.
         self.reading_ids: Collection[int] = ()
         """Partitions whose round ids before the committed offset are still being read."""
-        self.refused: dict[int, str] = {}
-        """The reason for each shard that is refused."""
-        self.refused_ladders: dict[str, str] = {}
-        """The reason for each ladder that is refused."""
+        self.refused: dict[int, str] = {}  # The reason for each shard that is refused.
+        self.refused_ladders: dict[str, str] = {}  # The reason for each ladder that is refused.
         self._latency = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )

@@ -14,8 +14,7 @@ S = TypeVar("S", bound=Sized)
 
 MIN_BYTES = 1 << 16  # The smallest step of a progress bar of bytes.
 
-SHOWN_LINES = 20
-"""The number of lines that a command prints of a longer list, of mistakes for example."""
+SHOWN_LINES = 20  # How many lines a command prints of a longer list, of mistakes for example.
 
 
 def progress(*, percent: bool = False) -> "Progress":

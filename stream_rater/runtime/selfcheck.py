@@ -27,8 +27,7 @@ from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.engine import EmbeddedEngine
 
-EXPECTED = "77b24cd7e617f768"
-"""The `fingerprint` of every machine. It changes with KERNEL_VERSION and the test rounds."""
+EXPECTED = "77b24cd7e617f768"  # Everywhere; it changes with KERNEL_VERSION and the rounds here.
 
 
 SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
@@ -41,8 +40,7 @@ SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
 """The number of small rounds in the test vector, and the players of the larger ones after them:
 three sizes take different paths through stage 1."""
 
-SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12
-"""A season, and the number of the round before which it starts."""
+SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12  # A season, and before which round it starts.
 
 
 def _round(number: int, players: int = 7) -> bytes:
@@ -71,8 +69,7 @@ def _usual_round(number: int) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of every bit of the kernel version, some evidence, beliefs, and these in a new
-    season."""
+    """A hash of every bit of the kernel version, evidence, beliefs, and a season's beliefs."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,

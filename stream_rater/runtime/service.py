@@ -36,7 +36,7 @@ STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
 ASK_EVERY_S = 2.0  # The interval at which Kafka and Redis are asked, whatever the roles do.
 
 HUNG_S = 60.0
-"""A role whose last poll is longer ago hangs, as no call waits so long, and the process ends."""
+"""A role whose last poll is longer ago hangs: no call waits so long. The process ends."""
 
 SLICE_S = 0.2
 
@@ -44,11 +44,9 @@ SWITCH_S = 0.0003
 """How long a role's thread keeps the interpreter. With Python's default of 5 ms, each of the many
 calls of a wave may wait so long: at 4,400 updates a second, p50 was 105 ms, now 82 ms."""
 
-STOP_S = 8.0
-"""The time in which a role must finish when asked to stop. Else the process ends, as in a crash."""
+STOP_S = 8.0  # For a role to finish when asked to stop. Else the process ends, as in a crash.
 
-STOP_TIMEOUT_S = 9.5
-"""The longest time that a process takes to end after a signal, or after a role has failed."""
+STOP_TIMEOUT_S = 9.5  # The longest time to the process's end after a signal, or a role's failure.
 
 QUIET_S = 10.0  # The time without trouble after which a role counts as working again in any case.
 
@@ -79,8 +77,7 @@ def other_counts(
 
 
 def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> None:
-    """Append the ladder histories that an older release stored in Redis. Two workers may at
-    once."""
+    """Append ladder histories that an older release stored in Redis. Two workers may at once."""
     if old := store.layout.old_notes():
         known = ladder_events.read()
         missing = {ladder: text for ladder, text in old.items() if not known.in_force(ladder)}
@@ -172,8 +169,7 @@ class Role:
         return count
 
     def drive(self, on_end: Callable[["Role"], None]) -> None:
-        """Perform effects until asked to stop or a failure. Then call `on_end`, and leave the
-        group."""
+        """Perform effects until asked to stop or a failure. Then call `on_end`, and leave."""
         outcome, trouble = None, None
         recovery = Recovery(time.monotonic, self.observer.recovered)
         try:

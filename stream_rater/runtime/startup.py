@@ -19,8 +19,7 @@ from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.errors import LadderEventsMismatch
 from stream_rater.pipeline import ladder_history
 
-MAX_FAST, TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = 1, -1, -2, -3
-"""The options of glibc's `mallopt`."""
+MAX_FAST, TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = 1, -1, -2, -3  # Options of glibc's `mallopt`.
 KEPT_BYTES = 128 * 2**20  # Free memory per thread that is not returned to the system.
 AHEAD_BYTES = 16 * 2**20
 LARGEST_BLOCK = 32 * 2**20  # The greatest value that glibc allows.
@@ -30,8 +29,7 @@ OBJECTS_PER_COLLECTION = 1_000_000
 """Objects allocated and not freed between two searches: at 700, the default, searching takes a
 fifth of a worker's time, at 50,000 a tenth."""
 
-OBJECTS_OF_REQUESTS = 20_000
-"""The same of a process that answers requests, whose libraries may make cycles."""
+OBJECTS_OF_REQUESTS = 20_000  # Of a process that answers requests: its libraries may make cycles.
 
 
 def settle() -> None:

@@ -12,8 +12,7 @@ from typing import Any
 from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, TrialsFailed, extra
 from stream_rater.evaluation.executors import first_line
 
-Where = int | str
-"""So many processes of this machine, this one included; or HOST:PORT of a Dask scheduler."""
+Where = int | str  # So many processes of this machine, with this one; or HOST:PORT of Dask.
 
 JOIN_S = 30.0  # A scheduler must answer, and have a worker, within this time.
 
