@@ -88,20 +88,14 @@ def seed(
         print(done(plan, settings))
 
 
-def _taken(
-    sigma: str | None, most_sigma: float | None, scale: str | None, columns: tuple[str, ...],
-    skip_invalid: bool, decimal: str | None, encoding: str | None,
-) -> "Taken":  # fmt: skip
+def _taken(sigma: str | None, most_sigma: float | None, **of_table: Any) -> "Taken":
     """How the ratings of another ladder are taken. Raises BadConfiguration."""
     from stream_rater.rounds.seed_records import Taken
 
-    of_table = {
-        "--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid,
-        "--decimal": decimal, "--encoding": encoding,
-    }  # fmt: skip
-    for name, value in of_table.items():
-        if value:
-            raise BadConfiguration(f"{name} is for a table: leave it out with --from-ladder")
+    for name in ("scale", "columns", "skip_invalid", "decimal", "encoding"):
+        if of_table[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise BadConfiguration(f"{option} is for a table: leave it out with --from-ladder")
     more = 0.0
     if sigma is not None:
         if not sigma.startswith(("+", "-")):

@@ -93,11 +93,6 @@ class BulkWave:
         return self.rounds.rows
 
     @property
-    def kind(self) -> int:
-        """The `kind` of all its rounds."""
-        return int(self.rounds.kind[0])
-
-    @property
     def late(self) -> Flags:
         """(P,) whether the round is after the player's cut-off."""
         return self.rounds.late

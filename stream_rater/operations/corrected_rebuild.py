@@ -3,14 +3,12 @@
 - An estimator applies a correction: it sends the correction's parts to the updaters. The rebuild
   replays the log as the applied corrections edit it. Corrections that are not applied, or only in
   part, are left to the workers, as unfinished rounds are.
-- The parts of an applied correction may still be pending. Then the store does not have the
-  corrected beliefs yet. So the players in these parts are replayed once more, without this
-  correction and later ones.
+- Where the parts of an applied correction are pending, the store does not have the corrected
+  beliefs yet: their players are replayed once more, without this correction and later ones.
 - A correction in progress may have reached some players already. The parts of these players hold
   their whole records.
-- The rebuild writes the ladder events of corrections again, as its replay finds them. So these
-  events belong to the log that was replayed, even if their topic was lost or comes from an older
-  copy.
+- The rebuild writes the ladder events of corrections again, as its replay finds them: so they
+  belong to this log, even if their topic was lost or comes from an older copy.
 - A correction may change a rating too little to be published at once. It is published with the
   player's next event. The topic `rating-changed` shows what was last published.
 """

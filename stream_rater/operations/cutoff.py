@@ -1,5 +1,5 @@
 """Finds the cut-off of each player: the last round that the store includes when `applied` is g. A
-rebuild replays the player's rounds up to the cut-off.
+rebuild replays the player's rounds up to it.
 
 g is the updaters' committed offset: all parts before it are published, and no later part is. The
 cut-off of a player depends on the player's parts:
@@ -14,15 +14,14 @@ cut-off of a player depends on the player's parts:
 
 If any part was deleted, the remaining ones may be older parts that were sent again. Then the last
 event of a player, which `rating-changed` keeps for ever, is a lower bound of what was published.
-
 A row of a seed or a reset counts as a row of a round, also if it changed nothing: the part was
 sent, and so were all earlier parts of the player. It is not a correction, and has no record.
 
 Updaters ignore a part that was cut for fewer shards than there are, or for fewer than a mark before
 it names. Such a part does not count here. If it is pending before any such mark, it must not belong
 to a committed round, because no worker would send it again: updaters of as many shards must apply
-it first. A part behind such a mark was sent by a process that the group had already excluded. The
-next owner of its rounds sent them again, for the number of shards at that time.
+it first. A part behind such a mark is of a process that the group had already excluded: the next
+owner of its rounds sent them again, for the number of shards at that time.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

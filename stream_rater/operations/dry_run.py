@@ -110,17 +110,15 @@ def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
         f"{len(moves):,} of {players} would move; {preview.touched:,} of {rounds}{seeds} would be "
         "touched"
     )
-    return DryRun(ladder, sorted(moves, key=_largest_first), summary, rejected, len(plan))
+    # the largest difference first
+    moves.sort(key=lambda m: (m.difference is not None, -abs(m.difference or 0.0), m.player))
+    return DryRun(ladder, moves, summary, rejected, len(plan))
 
 
 def _lines(replay: Replay, ladder: str) -> dict[str, RatingLine]:
     pool = replay.pools.get(ladder)
     lines = [] if pool is None else rating_lines(ladder, pool, records=False)
     return {line.player: line for line in lines}
-
-
-def _largest_first(move: Move) -> tuple[bool, float, str]:
-    return move.difference is not None, -abs(move.difference or 0.0), move.player
 
 
 def move(old: RatingLine | RatingChanged | None, new: RatingLine | RatingChanged | None) -> Move:

@@ -1,9 +1,7 @@
-"""`stream-rater erase`: writes the log again under a pseudonym (`migrate`).
-
-On Kafka the new log is a new generation: the topics of another prefix, which have the same Redis.
-At the end, tombstones for the player show the erasure to subscribers of the old topics. A data
-file is written from nothing, so no page of it can hold the id, and takes the place of the old one.
-"""
+"""`stream-rater erase`: writes the log again under a pseudonym (`migrate`). On Kafka this is a new
+generation: the topics of another prefix, which have the same Redis. At the end, tombstones show the
+erasure to subscribers of the old topics. A data file is written from nothing, so no page of it can
+hold the id, and takes the place of the old one."""
 
 import secrets
 

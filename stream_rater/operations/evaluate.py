@@ -56,13 +56,17 @@ def evaluate_files(
     BadConfiguration or Failed."""
     if diagram is not None:
         _check_diagram(diagram)
+
+    def bar(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
+        return track(sessions, name, len(sessions))
+
     rows, seasons = [], []
     most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
         named = by_name(config for _, config in configs)
         season = SeasonFile(path, lines, named=named, reading=reading)
         comparing = partial(
-            compare, path.name, configs=configs, train=train, progress=_with_progress,
+            compare, path.name, configs=configs, train=train, progress=bar,
             variance_factor=factor, most_sides=most, by_display=by == "display",
         )  # fmt: skip
         with input_file.file_failures():
@@ -82,11 +86,6 @@ def _check_diagram(path: Path) -> None:
         plots.pyplot()
     except MissingExtra as error:
         raise Failed(f"--diagram: {error}") from None
-
-
-def _with_progress(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
-    """The rounds, with a progress bar for one configuration."""
-    return track(sessions, name, len(sessions))
 
 
 class SeasonFile:

@@ -197,15 +197,12 @@ def rejection_of(record: Record) -> Rejected:
     json = header(headers, "content-type").startswith(events.JSON)
     ids = _ids(value, packed=not json)
     rejection = Rejected(
-        code=header(headers, "error-code"),
-        error=header(headers, "error"),
-        ladder=ids.ladder,
-        round_id=ids.round_id,
-        source_topic=header(headers, "source-topic"),
+        code=header(headers, "error-code"), error=header(headers, "error"), ladder=ids.ladder,
+        round_id=ids.round_id, source_topic=header(headers, "source-topic"),
         source_partition=_number(header(headers, "source-partition")),
         source_offset=_number(header(headers, "source-offset")),
         rejected_at=header(headers, "ce_time"),
-    )
+    )  # fmt: skip
     if kind := header(headers, corrections.EVENT_TYPE):
         rejection.event_type = kind
         rejection.player, rejection.into = _text(ids.player), _text(ids.into)

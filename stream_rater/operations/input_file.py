@@ -5,7 +5,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -56,7 +56,8 @@ class RoundsFile:
                 f"{name_of(self._path)}: --columns, --score and their like are for tables, whose "
                 "names end in .csv, .tsv or .parquet: JSON lines name all themselves"
             )
-        return read_records(self._path, self._read())
+        lines = json_lines(self._read(), name_of(self._path))
+        return records_of(track_bytes(lines, self._path.name, text_size(self._path)))
 
     def table(self) -> "Table":
         """The table in the file. Says on standard error how its columns were understood."""
@@ -108,13 +109,6 @@ def _copied(lines: Iterator[bytes], copy: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[Record]:
-    """Yield the lines of a file, which may be open already, as records, with a progress bar by its
-    bytes. Raises OSError if it cannot be read or holds no JSON lines."""
-    read = json_lines(lines or read_lines(path), name_of(path))
-    return records_of(track_bytes(read, path.name, text_size(path)))
-
-
 @contextmanager
 def file_failures() -> Iterator[None]:
     """Raise Failed, with a text of one line, where a file cannot be read or written."""
@@ -138,14 +132,9 @@ def check_writable(out: Path, *inputs: Path | None) -> None:
         raise BadConfiguration(f"{out}: not to be written")
 
 
-@contextmanager
-def output(out: Path | None) -> Iterator[IO[bytes]]:
+def output(out: Path | None) -> AbstractContextManager[IO[bytes]]:
     """A new file, in place of an older one, or standard output for None."""
-    if out is None:
-        yield sys.stdout.buffer
-        return
-    with out.open("wb") as file:
-        yield file
+    return nullcontext(sys.stdout.buffer) if out is None else out.open("wb")
 
 
 class Order:

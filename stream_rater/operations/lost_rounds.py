@@ -4,13 +4,13 @@ Parts, events and other records still name offsets of the lost rounds. If other 
 offsets, subscribers would take the older event for the newer one. So the rebuild
 
 1. marks the store as unfinished;
-2. commits an offset with a checksum that no record has. From now on each reader sees that the log
+2. commits an offset with a checksum that no record has: from now on each reader sees that the log
    lost records, also once the log reaches the offset again;
 3. appends empty records, until all later offsets are new ones;
 4. writes a ladder event, so that no later rebuild believes parts of lost rounds;
 5. replays the log up to the end that it has then, and writes the beliefs;
-6. publishes an event of each player whose last event says something else than the belief. Players
-   of other partitions are among them: parts that waited to be applied are not applied any more;
+6. publishes an event of each player, of any partition, whose last event says something else than
+   the belief: parts that waited to be applied are not applied any more;
 7. commits the end, with the checksum of the last record.
 
 Each step may be repeated, and whatever the log lacks is still known after each of them.
@@ -211,11 +211,9 @@ class Reached:
 
 
 def reached(
-    applied: Mapping[int, int | None],
-    part_ends: Sequence[int],
-    committed: Mapping[int, SourceCommit | None],
-    found: Mapping[int, SourceTail],
-) -> Reached:
+    applied: Mapping[int, int | None], part_ends: Sequence[int],
+    committed: Mapping[int, SourceCommit | None], found: Mapping[int, SourceTail],
+) -> Reached:  # fmt: skip
     """How far the log was sent and applied, by the committed offsets of the updaters by shard and
     the estimators by partition (None: never committed), the ends of the shards, and what is `found`
     at the committed offsets of partitions."""

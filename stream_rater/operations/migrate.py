@@ -3,9 +3,8 @@ pseudonym in the place of a player's id.
 
 1. Check that nobody uses the old place, and that all of it is rated.
 2. Copy each accepted record to its partition and offset, with an empty record in the place of each
-   rejected one; the events; the ladder events; and the standings of past seasons. So all offsets
-   stay as they are. A rejected record would be validated again otherwise, by the time when Kafka
-   received it, and might be accepted.
+   rejected one, which might be accepted at another time; the events; the ladder events; and the
+   standings of past seasons. So all offsets stay as they are.
 3. Rebuild the beliefs at the new place, and compare them, and the newest event of each player, with
    those before. Only then the new place may be used, and the old one is given up.
 
@@ -15,6 +14,7 @@ The old log does not change before that. The beliefs do, where both places share
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from msgspec import structs
@@ -56,22 +56,16 @@ def digests_of(
     digests: Digests = {}
     try:
         for batch in batches:
-            digests |= _digests_of(batch, corrected)
+            digests |= {who: _digest(data) for who, data in batch if who[0] not in corrected}
+            if others := [belief for belief in batch if belief[0][0] in corrected]:
+                decoded = belief_record.decode([data for _, data in others], 0, 0.0, 1.0)
+                played = (decoded.header["rounds"] > 0).tolist()
+                for name in SET_BY_CORRECTIONS:
+                    decoded.header[name] = 0
+                normalized = zip(others, belief_record.encode(decoded), played, strict=True)
+                digests |= {who: _digest(data) for (who, _), data, counts in normalized if counts}
     except belief_record.UnknownRecord as error:
         raise Failed(str(error)) from None
-    return digests
-
-
-def _digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
-    digests = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
-    others = [belief for belief in beliefs if belief[0][0] in corrected]
-    if others:
-        decoded = belief_record.decode([data for _, data in others], 0, 0.0, 1.0)
-        played = (decoded.header["rounds"] > 0).tolist()
-        for name in SET_BY_CORRECTIONS:
-            decoded.header[name] = 0
-        normalized = zip(others, belief_record.encode(decoded), played, strict=True)
-        digests |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
     return digests
 
 
@@ -157,7 +151,8 @@ class Migration:
         target.begin_copy(source)
         target.append(self._rounds(mentions.verdicts))
         target.copy_events(self._events())
-        target.note([*self._ladder_events()])
+        kept = self._pseudonym.ladder_events if self._pseudonym else lambda message: [message]
+        target.note([*chain.from_iterable(map(kept, source.ladder_events()))])
         target.write_standings(self._standings())
         target.commit_rounds(dict(enumerate(self.ends)))
         target.begin_parts(source)
@@ -205,13 +200,6 @@ class Migration:
             if event and newest and event.offset == newest.offset:
                 (home,) = shards_of([event.player], shards).tolist()
                 yield structs.replace(each, partition=home)
-
-    def _ladder_events(self) -> Iterator[bytes]:
-        for message in self._source.ladder_events():
-            if self._pseudonym is None:
-                yield message
-            else:
-                yield from self._pseudonym.ladder_events(message)
 
     def _standings(self) -> Standings:
         pseudonym = self._pseudonym

@@ -1,9 +1,9 @@
 """`stream-rater move`: moves a data file, or the topics of another Kafka, to Kafka and Redis
 (`migrate`). `stream-rater backup`: copies a data file while a process may write to it.
 
-The topics and Redis of the new place must be empty. Redis is marked as half of a move, which all
-refuse, until what was copied is compared. Then the old place is marked as moved, so that no round
-is rated in two places. It does not change before: until then it can be used on, or moved again.
+The new topics and Redis must be empty. Redis is marked as half of a move, which all refuse, until
+what was copied is compared. Then the old place is marked as moved, so that no round is rated in two
+places. It does not change before: until then it can be used on, or moved again.
 """
 
 from contextlib import closing

@@ -49,7 +49,13 @@ def rebuild(
             work = rebuild_from_log(target, ladders, cores, fill)
             if target is not place:
                 _compare(target, place.name, ladders, cores)
-    report(work, began_s)
+    if work.unproven:
+        print(f"warning: {unproven_warning(work.unproven)}", file=sys.stderr)
+    took_s = time.monotonic() - began_s
+    print(
+        f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
+        f"({work.updates / took_s:,.0f} updates a second)"
+    )
 
 
 def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
@@ -76,17 +82,6 @@ def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> Non
         f"{name}: {counted(behind, 'record')} not rated yet, so the ratings were not "
         "compared: run `stream-rater verify` after the next start",
         file=sys.stderr,
-    )
-
-
-def report(work: rebuild_store.Rebuilds, began_s: float) -> None:
-    """Print what a rebuild did. `began_s`: when it began, monotonic seconds."""
-    if work.unproven:
-        print(f"warning: {unproven_warning(work.unproven)}", file=sys.stderr)
-    took_s = time.monotonic() - began_s
-    print(
-        f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
-        f"({work.updates / took_s:,.0f} updates a second)"
     )
 
 

@@ -5,15 +5,15 @@ offset: all events before g are published, and no later event is. A rebuild sets
 the code of the rebuild calls both `applied`. The store at g must hold, for each player, the
 sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
 
-So a round whose parts were sent only in part, or not at all, is left to the workers. They finish it
-as after a crash. Its other players are replayed with it, because their ratings count in it. The
-same holds for a seed or a reset, each row of which is like a round of one player.
+So a round whose parts were sent only in part, or not at all, is left to the workers, as after a
+crash. Its other players are replayed with it, because their ratings count in it. The same holds for
+a seed or a reset, each row of which is like a round of one player.
 
 The rebuilt store is not the result of the old parts, which may have been cut for another number of
 shards, or computed by another kernel or ladders file. So each shard's log gets a mark. If no part
-is pending in a shard, `applied` and g move past its mark. A worker that reads the mark later knows
-that the store was lost since then. If parts are pending, workers apply them first, and the store
-records that the mark after them is its own.
+is pending in a shard, `applied` and g move past it, and a worker that reads it later knows that the
+store was lost since then. Pending parts are applied first: the store records that the mark after
+them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -186,7 +186,7 @@ class Rebuild:
             if isinstance(wave, bulk_waves.SeedWave):
                 self._replay.seed(wave)
                 continue
-            evidence = self._replay.rate(wave, *kinds[wave.kind])
+            evidence = self._replay.rate(wave, *kinds[wave.rounds.kind[0]])
             if self._traces is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0

@@ -1,14 +1,13 @@
 """Rewrites the records of a log under a pseudonym, for `erase`.
 
-Each record keeps its partition and its offset. So the `last` of a belief and the offsets in events,
+Each record keeps its partition and its offset: so the `last` of a belief and the offsets in events,
 in ladder events and in the ladders file are right for both logs, and the duplicate window has the
-same reach. A rejected record is not informative and may hold the id, so an empty record takes its
-place, which is rejected, too. An empty record also fills each offset at which the log has no
-record, as at the end of a transaction.
+same reach. A rejected record may hold the id, so an empty one takes its place, which is rejected,
+too. Empty records also fill offsets without a record, as at the end of a transaction.
 
-A record that does not name the player stays as it is, byte for byte. In the other records the
-player's id is replaced, and all other fields keep their bytes. Where a key is given twice, all
-readers take the last value; if another one has the id, the record is encoded again without it.
+A record that does not name the player stays as it is, byte for byte. In the others the id is
+replaced, and all other fields keep their bytes. Where a key is given twice, all readers take the
+last value; if another one has the id, the record is encoded again without it.
 """
 
 import json

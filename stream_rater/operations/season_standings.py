@@ -5,7 +5,7 @@ on the log and the ladders file alone. So it can be killed at any moment and run
 times at once: each player of a season has one record."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -50,7 +50,14 @@ def season_standings(
         replay = LadderReplay(place, ladders, place.ladder_log(), ladder, "nothing was written")
         found = ended_seasons(replay.seasons())
         kept = {each.season: each for each in place.kept_seasons(ladder)}
-        for season in _asked_for(found, number, ladder):
+        asked = [each for each in found if number in (None, each.number)]
+        if number is not None and not asked:
+            ended = ", ".join(str(each.number) for each in found) or "none"
+            raise errors.BadConfiguration(
+                f"ladder {shown(ladder)!r}: season {number} has not ended; those that have: "
+                f"{ended}: `stream-rater correct season` starts the next one, which ends it"
+            )
+        for season in asked:
             yield (
                 _keep(place, ladders, replay, season, asked=number is not None)
                 if season.number not in kept
@@ -70,21 +77,6 @@ def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
         for number, start, end in zip(numbers, offsets, offsets[1:], strict=False)
         if end is not None
     ]
-
-
-def _asked_for(
-    found: Sequence[EndedSeason], number: int | None, ladder: str
-) -> Sequence[EndedSeason]:
-    """The ended seasons to keep. Raises BadConfiguration if the one with this number has not."""
-    if number is None:
-        return found
-    if chosen := [each for each in found if each.number == number]:
-        return chosen
-    ended = ", ".join(str(each.number) for each in found) or "none"
-    raise errors.BadConfiguration(
-        f"ladder {shown(ladder)!r}: season {number} has not ended; those that have: {ended}: "
-        "`stream-rater correct season` starts the next one, which ends it"
-    )
 
 
 def _keep(
@@ -122,7 +114,12 @@ def write_standings(
             marks = writer.begin()
             if len(marks) > written:
                 troubles, written = 0, len(marks)
-            _check_marks(marks, standings)
+            if any(each.digest != standings.digest for each in marks.values()):  # they must not mix
+                raise errors.Failed(
+                    f"{counted(len(marks), 'page')} of season {standings.season} were written by "
+                    "other parameters, listing or tiers, and the rest is missing: give the command "
+                    "the ladders file that they were written with"
+                )
             missing = [page for page in range(standings.pages) if page not in marks]
             for page in track(missing, "pages"):
                 last = [season_ended.message_of(summary)] if page == standings.pages - 1 else []
@@ -139,16 +136,6 @@ def write_standings(
             time.sleep(pause_s(troubles))
         else:
             return
-
-
-def _check_marks(marks: Mapping[int, season_ended.PageWritten], standings: Standings) -> None:
-    """Raise Failed if pages of other standings are written: they must not mix with these."""
-    if any(each.digest != standings.digest for each in marks.values()):
-        raise errors.Failed(
-            f"{counted(len(marks), 'page')} of season {standings.season} were written by other "
-            "parameters, listing or tiers, and the rest is missing: give the command the ladders "
-            "file that they were written with"
-        )
 
 
 def time_of(record: Record) -> str:

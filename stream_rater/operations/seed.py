@@ -116,9 +116,7 @@ def of_table(
         numbers = (to.mu, to_sigma, float(rule.rating(to.mu, to_sigma)), to.rounds)
         examples.append(SeedExample(to.player, row.mu, row.sigma, *numbers))
     remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
-    plan = Plan(head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks)
-    check(plan, ladders, end)
-    return plan
+    return _planned(ladders, end, head, seeds.count, examples, seeds.players, remarks)
 
 
 def _remarks(cut: int, most: str) -> list[str]:
@@ -156,16 +154,16 @@ def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[
     return terms, end
 
 
-def most_bytes_of(ladders: Ladders) -> int:
-    """The most bytes of a seed that these limits take."""
-    return min(MOST_SEED_BYTES, ladders.limits.max_bytes)
-
-
-def check(plan: Plan, ladders: Ladders, end: int) -> None:
-    """Raise Failed if the first seed is invalid; all have its ladder and time, and valid rows."""
-    for message in plan.messages():
-        _check_record(SEEDED, message.value, ladders, end)
-        return
+def _planned(
+    ladders: Ladders, end: int, head: SeedHead, total: int, examples: Sequence[SeedExample],
+    players: Callable[[], Iterable[SeededPlayer]], remarks: Sequence[str],
+) -> Plan:  # fmt: skip
+    """The plan, whose rows are valid. Raises Failed if its first seed is invalid by the rules of
+    the service: all have the same ladder and time."""
+    most_bytes = min(MOST_SEED_BYTES, ladders.limits.max_bytes)
+    plan = Plan(head, most_bytes, total, examples, players, remarks)
+    _check_record(SEEDED, next(plan.messages()).value, ladders, end)
+    return plan
 
 
 def _check_record(kind: str, value: bytes, ladders: Ladders, end: int) -> None:
@@ -298,9 +296,7 @@ def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: 
     most = min(taken.most_sigma, rating.initial_sigma)
     examples = _examples(names, (mu, sigma, to_mu, to_sigma), rating)
     remarks = _remarks(cut, f"{most:g}")
-    plan = Plan(head, most_bytes_of(ladders), len(names), examples, players, remarks)
-    check(plan, ladders, end)
-    return plan
+    return _planned(ladders, end, head, len(names), examples, players, remarks)
 
 
 def _read(

@@ -89,7 +89,6 @@ def write_rating(found: TuningProposal, out: Path | None) -> None:
 class TunedLadder(NamedTuple):
     """Parameters for a ladder, by its rounds on Kafka."""
 
-    ladder: str
     ladders: Ladders
     proposal: TuningProposal
     system: str
@@ -125,7 +124,7 @@ def tune_topic(
         )  # fmt: skip
     system = system or present
     offset = growth.in_a_day()
-    return TunedLadder(ladder, ladders, proposal, system, system != present, offset, out)
+    return TunedLadder(ladders, proposal, system, system != present, offset, out)
 
 
 def _read(

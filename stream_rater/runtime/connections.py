@@ -9,8 +9,7 @@ whenever the server waits for the client:
 - for the rest of a body after the answer: LINGER_S;
 - between two requests: KEEP_ALIVE_S, whatever the client sends that is not a request.
 
-A new connection is always accepted. Beyond the limit, the connection that has been idle longest is
-closed (`OpenConnections`).
+A new connection is always accepted; beyond the limit, an idle one is closed (`OpenConnections`).
 """
 
 import asyncio

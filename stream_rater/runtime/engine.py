@@ -4,11 +4,9 @@ memory (`EmbeddedEngine`).
 A *turn* takes the records that wait, appends them to the log, and lets the estimator and the
 updater work until each waits for records. It is one transaction of the file, which ends with one
 write to the disk. Only then the submitters get their answers, and only then subscribers see the
-events. If the transaction fails, nothing of the turn has happened: the records wait for the next
-turn, and both machines start over, as after a crash.
-
-So steps 12 to 14 of the protocol are one transaction, and `applied` is the committed offset
-whenever the file is read.
+events. If it fails, nothing of the turn has happened: the records wait for the next turn, and both
+machines start over, as after a crash. So steps 12 to 14 of the protocol are one transaction, and
+`applied` is the committed offset whenever the file is read.
 """
 
 import asyncio
@@ -61,7 +59,10 @@ class Machine:
 
     def advance(self, now_s: float) -> bool:
         """Perform effects up to the next poll; False if the machine waits. Raises Trouble."""
-        if isinstance(self._effect, Poll) and not self._may_poll(self._effect, now_s):
+        effect = self._effect
+        if isinstance(effect, Poll) and now_s < self.due_s and (
+            effect.no_fetch or not self.driver.has_news(effect.paused)
+        ):  # fmt: skip
             return False
         self.driver.now_s = now_s
         while True:
@@ -69,11 +70,6 @@ class Machine:
             if isinstance(self._effect, Poll):
                 self.due_s = now_s + self._effect.timeout_s
                 return True
-
-    def _may_poll(self, poll: Poll, now_s: float) -> bool:
-        if now_s >= self.due_s:
-            return True
-        return not poll.no_fetch and self.driver.has_news(poll.paused)
 
     def _perform(self) -> None:
         began_s, effect = time.perf_counter(), self._effect

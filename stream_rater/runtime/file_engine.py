@@ -51,7 +51,7 @@ class FileEngine:
                 role: ServiceObserver(self._metrics, role, log.logger(role))
                 for role in ("estimator", "updater")
             }
-            machines = [self._estimator(ladders), self._updater()]
+            machines = self._machines(ladders)
         except BaseException:
             database.close()
             raise
@@ -77,27 +77,22 @@ class FileEngine:
             committed = self._log.estimators.committed
             startup.check_ladders(ladders, self._log, self.ends, lambda: committed)
 
-    def _estimator(self, ladders: Ladders) -> Machine:
-        settings, observer = self._settings, self._observers["estimator"]
+    def _machines(self, ladders: Ladders) -> list[Machine]:
+        settings, log_, store, observers = self._settings, self._log, self._store, self._observers
         if ladders is ANY_LADDER:
-            observer.advice = f"{BETTER_FOR_DUELS}a ladders file, {PREFIX}LADDERS"
+            observers["estimator"].advice = f"{BETTER_FOR_DUELS}a ladders file, {PREFIX}LADDERS"
+        cache_bytes = (settings.cache_mb << 20) // 2
         estimator = Estimator(
-            ladders, len(self._log.parts), len(self._log.rounds),
-            window=settings.duplicate_window, wave_players=settings.wave_players,
-            rejects_per_second=settings.rejects_per_second, observer=observer,
-            threshold=settings.correction_threshold, checkpoint_every=settings.checkpoint_every,
-            cache_bytes=self._cache_bytes,
+            ladders, len(log_.parts), len(log_.rounds), window=settings.duplicate_window,
+            wave_players=settings.wave_players, rejects_per_second=settings.rejects_per_second,
+            observer=observers["estimator"], threshold=settings.correction_threshold,
+            checkpoint_every=settings.checkpoint_every, cache_bytes=cache_bytes,
         )  # fmt: skip
-        return self._machine("estimator", estimator_worker(self._log, self._store), estimator)
-
-    def _updater(self) -> Machine:
-        observer = self._observers["updater"]
-        updater = Updater(len(self._log.parts), observer=observer, cache_bytes=self._cache_bytes)
-        return self._machine("updater", updater_worker(self._log, self._store), updater)
-
-    @property
-    def _cache_bytes(self) -> int:
-        return (self._settings.cache_mb << 20) // 2
+        updater = Updater(len(log_.parts), observer=observers["updater"], cache_bytes=cache_bytes)
+        return [
+            self._machine("estimator", estimator_worker(log_, store), estimator),
+            self._machine("updater", updater_worker(log_, store), updater),
+        ]
 
     def _machine(self, role: str, driver: Any, of_role: Estimator | Updater) -> Machine:
         metrics, observer = self._metrics, self._observers[role]

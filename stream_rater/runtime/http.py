@@ -1,11 +1,8 @@
-"""The pages /healthz, /readyz and /metrics of a process.
+"""The pages /healthz, /readyz and /metrics of a process. No client can block the answers to others,
+or make the process use much memory:
 
-No client can block the answers to others, or make the process use much memory:
-
-- The server runs in an event loop and a thread of its own, and limits connections
-  (`runtime.connections`). A new connection is always accepted.
-- Each step of a connection has STEP_S seconds: the client sends its request, the process makes the
-  answer, the client reads it.
+- The server runs in an event loop and a thread of its own, and limits connections and the time of
+  each step: request, answer, reading it (`runtime.connections`). It accepts each new connection.
 - A connection ends with its first answer, so it never holds more than one page.
 - The body of a request is never read.
 - Metrics are collected in threads of their own, so a probe does not wait for a scrape.

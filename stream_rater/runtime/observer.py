@@ -376,20 +376,30 @@ NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the na
 
 
 def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
-    """A context manager that records a span for each traced round of a topic."""
-    return _Spans(NAMES[role], topic).around if AVAILABLE else no_spans
+    """A context manager that records a span for each traced round of a topic, as long as the block,
+    with an exception of the block."""
+    if not AVAILABLE:
+        return no_spans
+    tracer = trace.get_tracer("stream-rater")
+    reader = tracecontext.TraceContextTextMapPropagator()
 
-
-class _Spans:
-    def __init__(self, name: str, topic: str) -> None:
-        self._name, self._topic = name, topic
-        self._tracer = trace.get_tracer("stream-rater")
-        self._reader = tracecontext.TraceContextTextMapPropagator()
+    def started(traced: Traced) -> trace.Span:
+        carried = {name: value.decode() for name, value in traced.trace.headers()}
+        attributes: dict[str, str | int] = {
+            "messaging.system": "kafka",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": topic,
+            "messaging.destination.partition.id": str(traced.partition),
+            "messaging.kafka.offset": traced.offset,
+            "stream_rater.ladder": traced.ladder,
+            "stream_rater.round_id": traced.round_id,
+        }
+        context = reader.extract(carried)
+        return tracer.start_span(NAMES[role], context, trace.SpanKind.CONSUMER, attributes)
 
     @contextmanager
-    def around(self, rounds: Iterable[Traced]) -> Iterator[None]:
-        """One span per round, each as long as the block. They record an exception of the block."""
-        spans = [self._start_span(each) for each in rounds]
+    def around(rounds: Iterable[Traced]) -> Iterator[None]:
+        spans = [started(each) for each in rounds]
         try:
             yield
         except Exception as error:
@@ -401,16 +411,4 @@ class _Spans:
             for span in spans:
                 span.end()
 
-    def _start_span(self, traced: Traced) -> "trace.Span":
-        carried = {name: value.decode() for name, value in traced.trace.headers()}
-        attributes: dict[str, str | int] = {
-            "messaging.system": "kafka",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": self._topic,
-            "messaging.destination.partition.id": str(traced.partition),
-            "messaging.kafka.offset": traced.offset,
-            "stream_rater.ladder": traced.ladder,
-            "stream_rater.round_id": traced.round_id,
-        }
-        context = self._reader.extract(carried)
-        return self._tracer.start_span(self._name, context, trace.SpanKind.CONSUMER, attributes)
+    return around

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -55,12 +56,10 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
     """The layout of a store: the settings and the topic that it depends on."""
     rounds = admin.topics.rounds
     return {
-        "shards": str(partitions[admin.topics.parts]),
-        "buckets": str(settings.buckets),
-        "partitions": str(partitions[rounds]),
-        "topic": admin.topic_id(rounds),
+        "shards": str(partitions[admin.topics.parts]), "buckets": str(settings.buckets),
+        "partitions": str(partitions[rounds]), "topic": admin.topic_id(rounds),
         "duplicate_window": str(settings.duplicate_window),
-    }
+    }  # fmt: skip
 
 
 def other_counts(
@@ -402,7 +401,8 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
     with named_failures():
         selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
-        service.on_stop = _end_in_time
+        # librdkafka may hang with the interpreter's lock if it is closed while a rebalance begins
+        service.on_stop = partial(faulthandler.dump_traceback_later, STOP_TIMEOUT_S, exit=True)
         startup.configure()
         server = _serve_http(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -412,12 +412,6 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
         finally:
             if server is not None:
                 server.close()
-
-
-def _end_in_time() -> None:
-    """Let the process end even if librdkafka hangs with the interpreter's lock, as it may if a
-    consumer is closed while a rebalance begins."""
-    faulthandler.dump_traceback_later(STOP_TIMEOUT_S, exit=True)
 
 
 def _serve_http(settings: Settings, service: Service) -> http.ProbeServer | None:

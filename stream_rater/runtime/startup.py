@@ -2,10 +2,10 @@
 ladders file against the ladder events.
 
 A worker allocates and frees some megabytes with every batch. By default the C library returns them
-to the system each time, and the system clears them again. It also keeps freed small blocks in
-lists, and merges all of them whenever a large block is wanted: Kafka's client, which allocates
-seven small blocks and a large one per event, spent a quarter of its time on that. In addition,
-Python searches all objects for unreachable cycles, which our code does not make.
+to the system each time, and the system clears them again. It also merges freed small blocks
+whenever a large one is wanted: Kafka's client, which allocates seven small blocks and a large one
+per event, spent a quarter of its time on that. And Python searches all objects for unreachable
+cycles, which our code does not make.
 """
 
 import ctypes
