@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stream_rater.operations.dry_run import DryRun, Move
 
 Build = Callable[..., Sequence[Any]]  # Builds the corrections of a command from its arguments.
-
 SHOWN_PLAYERS = 20  # The largest number of players in the table of a dry run without `--top`.
 
 

@@ -33,7 +33,6 @@ PACKAGE_EXTRAS = {
     "starlette": "serve",
 }  # fmt: skip
 """By package, the extra of stream-rater that installs it."""
-
 Command = Callable[..., Any]
 
 
@@ -212,7 +211,7 @@ _READING = (
 
 
 def _reading(columns: Any, result: Any, skip: Any, ladder: str = "", **others: Any) -> Reading:
-    given = {name: value or "" for name, value in others.items()}
+    given: dict[str, Any] = {name: value or "" for name, value in others.items()}
     reading = Reading(
         parse_columns(columns), **given, result=parse_result(result), skip=parse_skip(skip)
     )

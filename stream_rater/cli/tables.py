@@ -41,9 +41,7 @@ HEADINGS = {
 }
 """The heading and the format of each measure. The paper's pair inversion is the fraction of all
 pairs whose order was predicted correctly, so a larger value is better."""
-
 ABSENT = "–"  # The cell of a measure without a value.
-
 BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # A key of TOML that needs no quotes.
 
 

@@ -3,7 +3,7 @@ that share no player and have the same parameters are rated in one call, as in t
 their ladders. A row of a seed is one player, depends on nothing but that player's belief, and so
 has a wave of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -137,30 +137,22 @@ class SeedWave:
     rounds: Ints
 
 
-class _SeedRows:
-    """All rows of some seeds and resets, as columns."""
+def _seed_waves(due: Sequence[DueSeed]) -> Callable[[Ints], SeedWave]:
+    """What gives the wave of rows of these seeds and resets, by their indices among all rows."""
+    seeds = [each.seed for each in due]
+    which = np.repeat(np.arange(len(due)), [len(each) for each in seeds])
+    heads = np.array([[each.offset, each.time] for each in seeds], np.int64)
+    rows, late = (np.concatenate([getattr(each, x) for each in due]) for x in ("rows", "late"))
+    numbers = [
+        np.concatenate([getattr(each, x) for each in seeds]) for x in ("mu", "sigma", "rounds")
+    ]
 
-    def __init__(self, due: Sequence[DueSeed]) -> None:
-        seeds = [each.seed for each in due]
-        self._due, sizes = due, [len(each) for each in seeds]
-        self._which = np.repeat(np.arange(len(due)), sizes)
-        self._heads = np.array([[each.offset, each.time] for each in seeds], np.int64)
-        self._rows, self._late = (
-            np.concatenate([getattr(each, name) for each in due]) for name in ("rows", "late")
-        )
-        self._mu, self._sigma, self._rounds = (
-            np.concatenate([getattr(each, name) for each in seeds])
-            for name in ("mu", "sigma", "rounds")
-        )
+    def wave(chosen: Ints) -> SeedWave:
+        own = which[chosen]
+        first, (mu, sigma, rounds) = due[int(own[0])], (each[chosen] for each in numbers)
+        return SeedWave(first, rows[chosen], late[chosen], *heads[own].T, mu, sigma, rounds)
 
-    def wave(self, chosen: Ints) -> SeedWave:
-        """The rows of seeds at these indices."""
-        which = self._which[chosen]
-        offsets, time = self._heads[which].T
-        return SeedWave(
-            self._due[int(which[0])], self._rows[chosen], self._late[chosen], offsets, time,
-            self._mu[chosen], self._sigma[chosen], self._rounds[chosen],
-        )  # fmt: skip
+    return wave
 
 
 class Arranger:
@@ -184,12 +176,12 @@ class Arranger:
         if not seeds:
             in_order = all_rounds.take(items.place[order])
             return _cut(in_order, depth[order], together=together)
-        found, seed_rows = list[BulkWave | SeedWave](), _SeedRows(seeds)
+        found, seed_wave = list[BulkWave | SeedWave](), _seed_waves(seeds)
         changes = np.flatnonzero(np.diff(depth[order]) | np.diff(items.kind[order])) + 1
         for places in np.split(order, changes):
             own = items.place[places]
             if items.kind[places[0]] < 0:
-                found.append(seed_rows.wave(own))
+                found.append(seed_wave(own))
             else:
                 found.append(BulkWave(all_rounds.take(own), np.array([0, len(own)])))
         return found

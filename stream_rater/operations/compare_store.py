@@ -29,15 +29,11 @@ from stream_rater.rounds.seed_records import Seed
 from stream_rater.runtime.progress import advancing
 
 BATCH = 5000  # The number of beliefs that are compared together.
-
 MOST_AHEAD = 2  # The number of batches that are read from the store ahead.
-
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
 """The fields that hold what was last published of a player, if a correction was not published."""
-
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """The fields of a belief that a correction sets to other values than a replay does."""
-
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
 """Reads the players' records by shard, as `RedisStore.read` does."""
 

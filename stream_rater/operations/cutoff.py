@@ -42,9 +42,7 @@ from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 ANY_KERNEL = 2**62  # A number above all kernel versions.
-
 AT_ONCE = 10_000  # The largest number of events that are recorded at a time.
-
 Offsets = Mapping[int, int]  # The committed offset of each partition; 0 if nothing was committed.
 NO_OFFSETS: dict[int, int] = {}
 

@@ -22,7 +22,6 @@ LADDER = "ranked"
 PLAYERS = 60
 LOBBY = 8
 SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
-
 SEED = 1
 CHEATER = 23  # The index of a player of ordinary skill who plays from the first round on.
 CHEAT = 1200.0  # The rating points by which the cheater plays above the hidden skill.

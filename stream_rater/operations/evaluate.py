@@ -21,7 +21,6 @@ from stream_rater.runtime.progress import track
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 T = TypeVar("T")
-
 PICTURES = (".png", ".svg")  # The formats of a diagram, as endings of its file name.
 
 

@@ -36,7 +36,6 @@ from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.runtime.progress import unknown_ladder
 
 LAST_ROUNDS = 5  # The number of a player's latest rounds that are shown.
-
 SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 
 
@@ -100,7 +99,15 @@ def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
     events, begin = _last_events(place, joined(ladder, player).encode(), shard, record)
     yield from _belief(place, ladder, player, record, ladder_log, seed_in(events))
     yield place.where(ladder, player, shard, len(record))
-    yield from _last_rounds(events, f"{place.events_of(shard)}, from offset {begin} on")
+    yield f"last rounds, by {place.events_of(shard)}, from offset {begin} on:"
+    for value in events:
+        if value is None:
+            yield "  erased: these topics are an old generation (`stream-rater erase`)"
+            continue
+        event = rating_changed_from_json(value)
+        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
+    if not events:
+        yield "  none"
 
 
 def _last_events(
@@ -176,18 +183,6 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
     if since and rule is not None and header["rounds"] > 0:
         (mu,), (sigma,) = seen(rule, np.array([header]))
         yield f"drawn: {mu:.1f} give or take {sigma:.1f}"
-
-
-def _last_rounds(events: Sequence[bytes | None], where: str) -> Iterator[str]:
-    yield f"last rounds, by {where}:"
-    for value in events:
-        if value is None:
-            yield "  erased: these topics are an old generation (`stream-rater erase`)"
-            continue
-        event = rating_changed_from_json(value)
-        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
-    if not events:
-        yield "  none"
 
 
 def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:

@@ -45,7 +45,6 @@ from stream_rater.replay.checkpoint import CheckpointHead
 from stream_rater.replay.edited_log import Verdicts
 
 Published = Mapping[Player, LastPublished]
-
 NO_RECORD = 2**32  # A checksum that no record has.
 FILLER = b"log-lost "
 """What the last appended record begins with, before a random word. The others are empty, and so

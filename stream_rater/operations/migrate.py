@@ -40,7 +40,6 @@ from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.progress import counted, track, track_batches
 
 T = TypeVar("T")
-
 AFTER_ALL = 2**62  # An offset after all records.
 
 # On a ladder with corrections, a rebuild fills the fields SET_BY_CORRECTIONS in another way than

@@ -33,7 +33,6 @@ from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import AS_FOUND, SUFFIXES, Reading, is_table
 
 _to_json = msgspec.json.Encoder().encode
-
 Form = Literal["table", "csv", "json"]
 
 

@@ -41,9 +41,7 @@ from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
 
 BATCH = 10_000  # The number of beliefs written in one call.
-
 AT_ONCE = 50_000  # About how many players are collected before their rounds are rated together.
-
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
 

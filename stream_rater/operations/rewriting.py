@@ -33,7 +33,6 @@ from stream_rater.rounds import decoder, seed_records
 from stream_rater.runtime.progress import counted
 
 Fields = dict[str, Raw]
-
 PLAYER_FIELDS = "player", "into"  # Fields of a correction or a reset that name a player.
 SEEDED_FIELD = "players"  # The field of a seed that names players.
 ENTRY_FIELDS = frozenset({"player", "team", "rank", "dnf", "shares"})
@@ -42,7 +41,6 @@ STRUCTURED_FIELDS = frozenset(
 )
 """Fields in which a producer cannot write free text."""
 STRUCTURED_IN_SEEDS = STRUCTURED_FIELDS | {"at", SEEDED_FIELD}  # The same of a seed or a reset.
-
 AT_ONCE = 5000  # The number of records that are validated together.
 MOST_PLACES = 20  # The largest number of places that `Mentions` stores.
 

@@ -109,7 +109,16 @@ def of_table(
                 f"--sigma {0.3 * its_scale.sigma:.3g}"
             )
         seeds = TableSeeds(table, its_scale, rating)
-    _check_rows(path, seeds, skip_invalid=skip_invalid)
+    for line, invalid in seeds.rejections[: progress.SHOWN_LINES]:
+        print(shown(f"{name_of(path)}:{line}: {invalid.code}: {invalid}"), file=sys.stderr)
+    if seeds.rejected and not skip_invalid:
+        raise Failed(
+            f"{name_of(path)}: {counted(seeds.rejected, 'row')} of "
+            f"{seeds.rejected + seeds.count:,} invalid: nothing was sent; --skip-invalid leaves "
+            "such rows out"
+        )
+    if not seeds.count:
+        raise Failed(f"{name_of(path)}: no valid row in it")
     rule, examples = rule_of(rating), list[SeedExample]()
     for row, to in seeds.examples():
         to_sigma = to.sigma if to.sigma is not None else rating.initial_sigma
@@ -121,20 +130,6 @@ def of_table(
 
 def _remarks(cut: int, most: str) -> list[str]:
     return [f"the sigma of {counted(cut, 'player')} was cut to {most}"] if cut else []
-
-
-def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
-    """Print the first invalid rows. Raises Failed if there are some and none may be skipped."""
-    for line, invalid in seeds.rejections[: progress.SHOWN_LINES]:
-        print(shown(f"{name_of(path)}:{line}: {invalid.code}: {invalid}"), file=sys.stderr)
-    if seeds.rejected and not skip_invalid:
-        raise Failed(
-            f"{name_of(path)}: {counted(seeds.rejected, 'row')} of "
-            f"{seeds.rejected + seeds.count:,} invalid: nothing was sent; --skip-invalid leaves "
-            "such rows out"
-        )
-    if not seeds.count:
-        raise Failed(f"{name_of(path)}: no valid row in it")
 
 
 def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[Terms, int]:
@@ -264,7 +259,6 @@ def reset(
 # target already are left out, so a repeated command sends only what is new.
 
 AT_ONCE = 100_000  # The number of players who are Python objects at the same time.
-
 ORDER = Key(np.uint64(0), np.uint64(0))
 """The key of the hashes that order the players. It is no secret: none is looked up by them."""
 

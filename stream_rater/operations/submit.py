@@ -98,8 +98,14 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
                 _flush(submitter, len(plan))
             submitter.correct(planned.ladder, planned.kind, planned.value, planned.subject)
         _flush(submitter, len(plan))
+    (partition, first), (_, last) = submitter.corrections[0], submitter.corrections[-1]
+    kinds = Counter(each.kind for each in plan)
+    what = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    offsets = f"offsets {first} to {last}"
+    if len(plan) == 1:
+        what, offsets = plan[0].kind, f"offset {first}"
     topic = f"{settings.topic_prefix}{ROUND_COMPLETED}"
-    return _sent_line(plan, topic, submitter.corrections) + place.later
+    return f"{what}: {topic}, partition {partition}, {offsets}{place.later}"
 
 
 def _flush(submitter: Submitter, count: int) -> None:
@@ -111,13 +117,3 @@ def _flush(submitter: Submitter, count: int) -> None:
             f"{shown(submitter.failures[0])}: run the same command again; what was sent twice is "
             "refused the second time"
         )
-
-
-def _sent_line(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
-    """A line with the corrections and their offsets in the ladder's partition."""
-    kinds = Counter(each.kind for each in plan)
-    (partition, first), (_, last) = places[0], places[-1]
-    if len(plan) == 1:
-        return f"{plan[0].kind}: {topic}, partition {partition}, offset {first}"
-    what = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-    return f"{what}: {topic}, partition {partition}, offsets {first} to {last}"

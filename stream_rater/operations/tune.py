@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.config import errors, files
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.evaluation import tuned_systems, tuning
@@ -30,7 +30,6 @@ from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 CURE = "tune by a file that has them"  # In an error about rounds that the log on Kafka lacks.
-
 DAY_S = 86_400.0
 
 
@@ -122,9 +121,8 @@ def tune_topic(
             f"ladder {ladder!r}", terms.rating, system or present, sessions, measure, train, trials,
             executor, "wait for more rounds",
         )  # fmt: skip
-    system = system or present
-    offset = growth.in_a_day()
-    return TunedLadder(ladders, proposal, system, system != present, offset, out)
+    another = system not in (None, present)
+    return TunedLadder(ladders, proposal, system or present, another, growth.in_a_day(), out)
 
 
 def _read(
@@ -155,8 +153,8 @@ def _read(
         read_log, _ = ladder_replay.live_log(place, ladders, ladder, CURE)
         sessions = with_verdicts(once, read_log, ladders, window, place.partitions)
         if not sessions:
-            known = ladder_replay.known_ladders(place, ladders)
-            others = [name for name in known if name != ladder]
+            known = {*place.ladder_log().ladders, *ladders.ladders}
+            others = sorted(known - {TEMPLATE, ladder})
             more = f"; {progress.rejections(rejected)}" if rejected else ""
             raise errors.Failed(f"{progress.unknown_ladder(ladder, others)}{more}")
     return sessions, rejected, growth

@@ -23,15 +23,12 @@ LIMITS = connections.ConnectionLimits(
     connections=100, per_address=0, head_bytes=8192, answer_s=connections.STEP_S, stop_s=1
 )
 SCRAPES = 2  # The number of scrapes that are answered at the same time.
-
 METHODS = ("GET", "HEAD")
 PROBES = ("/healthz", "/readyz")
-
 Reasons = Callable[[], list[str] | Awaitable[list[str]]]  # Why a probe fails; none if it does not.
 Headers = list[tuple[str, str]]
 Page = tuple[str, Headers, bytes]  # The status with its phrase, the headers, and the body.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-
 PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 

@@ -23,9 +23,7 @@ from prometheus_client import (
 from stream_rater.rounds.validation import CODES
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
-
 ENCODINGS = ("listpack", "hashtable")  # Of Redis hashes; a hashtable takes twice the memory.
 
 

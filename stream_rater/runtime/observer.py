@@ -22,13 +22,9 @@ from stream_rater.runtime.metrics import Metrics
 
 LOG_EVERY_S = 1.0
 """The least interval between two lines of one kind of warning; counters count all."""
-
 PROGRESS_EVERY_S = 10.0  # The least interval between two lines about the progress of a correction.
-
 MAX_UNFINISHED = 0.99  # The greatest progress of a correction before all of its parts are sent.
-
 MOST_FOLLOWED = 1000  # The number of records of a partition that are followed at the same time.
-
 Clock = Callable[[], float]
 Seconds = Callable[[float], None]
 Ends = Callable[[], Mapping[int, int]]

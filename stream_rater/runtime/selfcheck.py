@@ -34,12 +34,9 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
     each.sample() for each in parameters.SYSTEMS.values()
 )
 """A configuration of each rating system. Its other parameters do not affect the kernels."""
-
-
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
 """The number of small rounds in the test vector, and the players of the larger ones after them:
 three sizes take different paths through stage 1."""
-
 SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12  # A season, and before which round it starts.
 
 

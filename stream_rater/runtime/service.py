@@ -33,22 +33,15 @@ from stream_rater.runtime import http, log, metrics, selfcheck, startup
 from stream_rater.runtime.observer import Lag, ServiceObserver, spans_of
 
 STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
-
 ASK_EVERY_S = 2.0  # The interval at which Kafka and Redis are asked, whatever the roles do.
-
 HUNG_S = 60.0
 """A role whose last poll is longer ago hangs: no call waits so long. The process ends."""
-
 SLICE_S = 0.2
-
 SWITCH_S = 0.0003
 """How long a role's thread keeps the interpreter. With Python's default of 5 ms, each of the many
 calls of a wave may wait so long: at 4,400 updates a second, p50 was 105 ms, now 82 ms."""
-
 STOP_S = 8.0  # For a role to finish when asked to stop. Else the process ends, as in a crash.
-
 STOP_TIMEOUT_S = 9.5  # The longest time to the process's end after a signal, or a role's failure.
-
 QUIET_S = 10.0  # The time without trouble after which a role counts as working again in any case.
 
 

@@ -24,11 +24,9 @@ KEPT_BYTES = 128 * 2**20  # Free memory per thread that is not returned to the s
 AHEAD_BYTES = 16 * 2**20
 LARGEST_BLOCK = 32 * 2**20  # The greatest value that glibc allows.
 NONE = 0  # The greatest size in bytes of freed blocks that are not merged at once.
-
 OBJECTS_PER_COLLECTION = 1_000_000
 """Objects allocated and not freed between two searches: at 700, the default, searching takes a
 fifth of a worker's time, at 50,000 a tenth."""
-
 OBJECTS_OF_REQUESTS = 20_000  # Of a process that answers requests: its libraries may make cycles.
 
 

@@ -13,9 +13,7 @@ from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, T
 from stream_rater.evaluation.executors import first_line
 
 Where = int | str  # So many processes of this machine, with this one; or HOST:PORT of Dask.
-
 JOIN_S = 30.0  # A scheduler must answer, and have a worker, within this time.
-
 FORMS = "give processes, processes:N or dask://HOST:PORT"
 
 
