@@ -149,8 +149,9 @@ def _seed_waves(due: Sequence[DueSeed]) -> Callable[[Ints], SeedWave]:
 
     def wave(chosen: Ints) -> SeedWave:
         own = which[chosen]
-        first, (mu, sigma, rounds) = due[int(own[0])], (each[chosen] for each in numbers)
-        return SeedWave(first, rows[chosen], late[chosen], *heads[own].T, mu, sigma, rounds)
+        (offsets, time), (mu, sigma, rounds) = heads[own].T, (each[chosen] for each in numbers)
+        first = due[int(own[0])]
+        return SeedWave(first, rows[chosen], late[chosen], offsets, time, mu, sigma, rounds)
 
     return wave
 

@@ -91,11 +91,8 @@ def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
     stored = place.read({shard: player_column.PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = stored.records
     ladder_log = place.ladder_log()
-    if record is None and ladder not in ladder_log.ladders:
-        raise errors.Failed(unknown_ladder(ladder, ladder_log.ladders))
     if record is None:
-        where = f"they would be in shard {shard}"
-        raise errors.Failed(f"ladder {ladder!r} has no player {player!r} ({where})")
+        raise errors.Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
     events, begin = _last_events(place, joined(ladder, player).encode(), shard, record)
     yield from _belief(place, ladder, player, record, ladder_log, seed_in(events))
     yield place.where(ladder, player, shard, len(record))
@@ -183,6 +180,12 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
     if since and rule is not None and header["rounds"] > 0:
         (mu,), (sigma,) = seen(rule, np.array([header]))
         yield f"drawn: {mu:.1f} give or take {sigma:.1f}"
+
+
+def _unknown_player(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
+    if ladder in rated:
+        return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
+    return unknown_ladder(ladder, rated)
 
 
 def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
