@@ -2,8 +2,7 @@
 python` and `make setup`. It compiles what workers and commands need for the systems that the
 documents use, `USUAL`; with `--all`, which images and wheels use, for every system. Each part of
 the work begins with other kernels, and processes share what they compile, so that few of them wait
-for each other. One process more than there are processors does the parts, because one often
-waits."""
+for each other. One more than there are processors does the parts, because one often waits."""
 
 import argparse
 import multiprocessing
@@ -150,9 +149,15 @@ def side_by_side(parts: Sequence[Part], processes: int) -> None:
     """Do the parts in processes. A killed one leaves its part undone; other errors are raised."""
     context = multiprocessing.get_context("fork")
     queue: SimpleQueue[_Report | None] = context.SimpleQueue()
+
+    def pass_on() -> None:
+        while (report := queue.get()) is not None:
+            for each in watchers:
+                each.compiling(*report)
+
     with ProcessPoolExecutor(processes, context, _report_to, (queue,)) as pool:
         done = [pool.submit(part) for part in parts]
-        reading = Thread(target=_pass_on, args=(queue,), daemon=True)
+        reading = Thread(target=pass_on, daemon=True)
         reading.start()
         try:
             for each in done:
@@ -166,12 +171,6 @@ def side_by_side(parts: Sequence[Part], processes: int) -> None:
 
 def _report_to(queue: "SimpleQueue[_Report | None]") -> None:
     watchers[:] = [_Reports(queue)]
-
-
-def _pass_on(queue: "SimpleQueue[_Report | None]") -> None:
-    while (report := queue.get()) is not None:
-        for each in watchers:
-            each.compiling(*report)
 
 
 if __name__ == "__main__":

@@ -198,14 +198,15 @@ def _show(effect: "DryRun", top: int | None, *, as_json: bool) -> None:
 
 def table_of(ladder: str, moves: Sequence["Move"]) -> "Table":
     """A table of ratings before and after corrections, with a row for each player."""
-    headings = ("before", "after", "difference", "rounds before", "after")
-    table = options.table(f"ladder {ladder!r}", "player", *headings)
-    for move in moves:
-        options.add_row(
-            table, shown(move.player), _number(move.rating_before), _number(move.rating_after),
+    headings = ("player", "before", "after", "difference", "rounds before", "after")
+    rows = [
+        (
+            shown(move.player), _number(move.rating_before), _number(move.rating_after),
             _number(move.difference, "+,.1f"), f"{move.rounds_before:,}", f"{move.rounds_after:,}",
-        )  # fmt: skip
-    return table
+        )
+        for move in moves
+    ]  # fmt: skip
+    return options.table(f"ladder {ladder!r}", headings, rows)
 
 
 def _number(value: float | None, form: str = ",.1f") -> str:

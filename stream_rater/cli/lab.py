@@ -154,16 +154,12 @@ def tune(
         if present is None:
             raise BadConfiguration("give --system: which one to tune")
         system = str(present.__struct_config__.tag)
-    _tune_file(rounds, system, present=present, reading=reading, **options)
-
-
-def _tune_file(path: Path, system: str, **options: Any) -> None:
     from stream_rater.operations import tune as operation
 
-    tuned = operation.tune_file(path, system, **options)
+    tuned = operation.tune_file(rounds, system, present=present, reading=reading, **options)
     from stream_rater.cli import tables
 
-    tables.show_proposal(f"{path.name}, {system}", tuned.proposal)
+    tables.show_proposal(f"{rounds.name}, {system}", tuned.proposal)
     if tuned.proposal.worse:
         sys.exit(3)
     if options["out"] is None:

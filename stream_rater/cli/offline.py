@@ -253,21 +253,21 @@ def _show(answer: "RoundPrediction", *, as_json: bool) -> None:
 def _table_of_sides(answer: "RoundPrediction") -> "Table":
     """A table of a prediction, with a row for each side."""
     pairs = range(len(answer.sides)) if 2 < len(answer.sides) <= MAX_PAIRED else ()
-    headings = ("win", "mean rank", *(f"over {i + 1}" for i in pairs))
-    table = options.table(f"ladder {answer.ladder!r}", "side", *headings)
+    rows = list[Sequence[str]]()
     for i, side in enumerate(answer.sides):
         names = ", ".join(shown(player.player) for player in side.players)
         names += f" ({side.seat})" if side.seat else ""
         over = ("–" if i == j else f"{answer.pairwise[i][j]:.1%}" for j in pairs)
-        options.add_row(table, names, f"{side.win:.1%}", f"{side.expected_rank:.2f}", *over)
-    return table
+        rows.append((names, f"{side.win:.1%}", f"{side.expected_rank:.2f}", *over))
+    headings = ("side", "win", "mean rank", *(f"over {i + 1}" for i in pairs))
+    return options.table(f"ladder {answer.ladder!r}", headings, rows)
 
 
 def _table_of_changes(changes: Sequence["PredictedChange"]) -> "Table":
-    headings = ("rating", "after", "difference")
-    table = options.table("what the result would change", "player", *headings)
-    for change in changes:
-        before, after = change.previous_rating, change.rating
-        numbers = (f"{before:,.1f}", f"{after:,.1f}", f"{after - before:+,.1f}")
-        options.add_row(table, shown(change.player), *numbers)
-    return table
+    both = ((each, each.previous_rating, each.rating) for each in changes)
+    rows = [
+        (shown(each.player), f"{before:,.1f}", f"{after:,.1f}", f"{after - before:+,.1f}")
+        for each, before, after in both
+    ]
+    headings = ("player", "rating", "after", "difference")
+    return options.table("what the result would change", headings, rows)

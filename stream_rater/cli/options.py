@@ -1,7 +1,7 @@
 """Code that several commands share: types of arguments, options, errors in one line, tables."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -261,20 +261,15 @@ def table_console() -> "Console":
     return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
 
 
-def table(title: str, first: str, *headings: str) -> "Table":
-    """A table with a column of names and columns of numbers. The title is plain text."""
+def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """A table of rows, each a name with numbers. Title and names are plain text."""
     from rich.table import Table
     from rich.text import Text
 
     found = Table(title=Text(title), title_justify="left")
-    found.add_column(first, overflow="fold")
-    for heading in headings:
+    found.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
         found.add_column(heading, justify="right", no_wrap=True)
+    for name, *numbers in rows:
+        found.add_row(Text(name), *numbers)
     return found
-
-
-def add_row(to: "Table", name: str, *numbers: str) -> None:
-    """Add a row to such a table."""
-    from rich.text import Text
-
-    to.add_row(Text(name), *numbers)

@@ -156,11 +156,8 @@ def _show(plan: "Plan", *, to_stderr: bool) -> None:
     else:
         players = counted(plan.total, "player")
         title = f"{players} on ladder {plan.head.ladder!r}, {len(plan.examples)} of them:"
-        headings = ("given mu", "given sigma", "mu", "sigma", "rating", "rounds")
-        table = common.table(shown(title), "player", *headings)
-        for row in rows:
-            common.add_row(table, *row)
-        common.table_console().print(table)
+        headings = ("player", "given mu", "given sigma", "mu", "sigma", "rating", "rounds")
+        common.table_console().print(common.table(shown(title), headings, rows))
     for line in plan.remarks:
         print(line, file=sys.stderr)
 

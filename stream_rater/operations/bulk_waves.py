@@ -1,7 +1,7 @@
 """Arranges the rounds and seeds of a log in waves, for a replay of all ladders together. Rounds
 that share no player and have the same parameters are rated in one call, as in the service, whatever
-their ladders. A row of a seed is one player, depends on nothing but that player's belief, and so
-has a wave of its own."""
+their ladders. A row of a seed is one player, depends on that player's belief alone, and has a wave
+of its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,8 +81,7 @@ BulkRounds.empty = BulkRounds(
 
 @dataclass(frozen=True, slots=True)
 class BulkWave:
-    """Rounds that are rated in one call: of the same parameters, and in one wave of other
-    players."""
+    """Rounds of the same parameters, rated in one call; those of a wave share no player."""
 
     rounds: BulkRounds
     waves: Ints  # (W+1,) wave w has the rounds waves[w] : waves[w + 1]; they are rated in order.

@@ -1,6 +1,5 @@
-"""Verifies the store: compares every belief with the sequential replay of the log, as corrections
-edit it, bit for bit. A belief that a correction has written may differ in the fields about the past
-(`same_belief`)."""
+"""Verifies the store: compares every belief with the sequential replay of the edited log, bit for
+bit. One that a correction has written may differ in the fields about the past (`same_belief`)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -57,13 +56,13 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, expected: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored belief, `found`, agrees with the replay of the edited log, `expected`; None
-    means that there is no belief. `corrected`: the offsets of the ladder's accepted corrections,
-    seeds and resets; empty if it has no corrections. If a correction was the last to write a
-    belief, the belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need not be
-    equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be
-    equal. It may set `last` to the offset of a seed that changed nothing. A belief without rounds
-    counts as no belief."""
+    """Whether a stored belief, `found`, agrees with the replay of the edited log, `expected`; None:
+    there is no belief. `corrected`: the offsets of the ladder's accepted corrections, seeds and
+    resets; empty if it has no corrections. If a correction was the last to write a belief, the
+    belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need not be equal. A
+    rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be equal. It
+    may set `last` to the offset of a seed that changed nothing. A belief without rounds is no
+    belief."""
     if found == expected:
         return True
     try:
@@ -153,7 +152,10 @@ class _Replayed:
 
     def _replay(self, each: Content) -> None:
         if isinstance(each, LoggedRounds):
-            own = each if self._only is None else self._chosen(each)
+            own, heads = each, enumerate(each.rounds.heads)
+            if self._only is not None:
+                chosen = [i for i, head in heads if head.ladder in self._only]
+                own = each.take(np.array(chosen, np.int64))
             if not len(own):
                 return
             self.verdict.rounds += len(own)
@@ -167,12 +169,6 @@ class _Replayed:
         else:
             self.replay.start_season_at(each)
             self._add_correction(each)
-
-    def _chosen(self, rounds: LoggedRounds) -> LoggedRounds:
-        """The rounds of the ladders that are replayed."""
-        assert self._only is not None
-        own = [i for i, head in enumerate(rounds.rounds.heads) if head.ladder in self._only]
-        return rounds.take(np.array(own, np.int64))
 
     def _add_seed(self, seed: Seed) -> None:
         self.verdict.seeds += 1

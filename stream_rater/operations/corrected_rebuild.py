@@ -52,8 +52,7 @@ class Edition(NamedTuple):
 
     verdicts: Verdicts  # The verdicts on the corrections that count (`corrected.verdicts_of_log`).
     limits: Mapping[str, int]
-    """By ladder, the first applied correction that it leaves out: that of its players' pending
-    parts."""
+    """By ladder, the first applied correction that it leaves out: its players' parts wait."""
 
 
 def editions(

@@ -134,8 +134,8 @@ class Cutoff:
         """`everything`: each round before `sent` counts, as the parts are of another history
         (`lost_rounds`). `replayed`: by partition, up to where an earlier rebuild took all rounds
         for that reason. `lost`: the partitions that lost records. A part, or an event, that names a
-        lower offset than `replayed`, or any of these partitions, may be of a lost round: it says
-        nothing."""
+        lower offset than `replayed`, or any of these partitions, may be of a lost round: it is left
+        out."""
         self._everything = everything
         self.closes = bool(lost)  # Whether it closes partitions, and publishes what was not yet.
         since = replayed | dict.fromkeys(lost, NONE_AFTER)
@@ -325,8 +325,7 @@ class Cutoff:
 
     def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
         """Note a record from a correction part before g, unless the player has one of this
-        correction or a later one: a paused worker sent it again, perhaps by another kernel
-        version."""
+        correction or later: a paused worker sent it again, perhaps by another kernel version."""
         known = self.corrected.get(player)
         if known is None or offset > known[0]:
             self.corrected[player] = offset, data

@@ -18,7 +18,6 @@ from stream_rater.contract.record import Record
 from stream_rater.operations import corrections, input_file
 from stream_rater.operations.corrections import Planned
 from stream_rater.operations.rate import RatingLine, rating_lines
-from stream_rater.replay.sequential import Replay
 from stream_rater.replay.what_if import CorrectionPreview, preview_corrections
 from stream_rater.runtime.progress import counted
 
@@ -52,9 +51,8 @@ class DryRun(NamedTuple):
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
-    """Replay the ladder's log, or a file of rounds, without and with these corrections. If they
-    would be deferred, they are applied with all that the log has deferred. Raises BadConfiguration
-    or Failed."""
+    """Replay the ladder's log, or a file of rounds, without and with these corrections; deferred
+    ones with all that the log has deferred. Raises BadConfiguration or Failed."""
     ladders, ladder = files.ladders_of_settings(settings), plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
@@ -97,7 +95,10 @@ def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
     rejected = [plan[i].rejected(invalid) for i, invalid in preview.rejected]
     if rejected and len(rejected) >= sum(p.kind != corrections.APPLIED for p in plan):
         return DryRun(ladder, None, "", rejected, len(plan))
-    before, after = _lines(preview.before, ladder), _lines(preview.after, ladder)
+    pools = (each.pools.get(ladder) for each in (preview.before, preview.after))
+    before, after = (
+        {line.player: line for line in rating_lines(ladder, pool)} if pool else {} for pool in pools
+    )
     every = before | after
     moves = [
         move(before.get(player), after.get(player))
@@ -113,12 +114,6 @@ def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
     # the largest difference first
     moves.sort(key=lambda m: (m.difference is not None, -abs(m.difference or 0.0), m.player))
     return DryRun(ladder, moves, summary, rejected, len(plan))
-
-
-def _lines(replay: Replay, ladder: str) -> dict[str, RatingLine]:
-    pool = replay.pools.get(ladder)
-    lines = [] if pool is None else rating_lines(ladder, pool, records=False)
-    return {line.player: line for line in lines}
 
 
 def move(old: RatingLine | RatingChanged | None, new: RatingLine | RatingChanged | None) -> Move:

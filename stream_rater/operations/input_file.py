@@ -1,4 +1,4 @@
-"""Reads a file of rounds, JSON lines or a table, which becomes some. Reports its mistakes."""
+"""Reads a file of rounds: JSON lines, or a table, which becomes these. Reports its mistakes."""
 
 import os
 import sys
@@ -138,7 +138,7 @@ def output(out: Path | None) -> AbstractContextManager[IO[bytes]]:
 
 
 class Order:
-    """Counts the rounds that are earlier than their ladder's round before: order makes ratings."""
+    """Counts rounds that are earlier than their ladder's last one: ratings depend on the order."""
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}

@@ -112,8 +112,7 @@ def _last_events(
 ) -> tuple[list[bytes | None], int]:
     """The values of a player's last events, oldest first, and the offset down to which the player's
     shard `home` was searched. Others are searched if these events do not lead to the belief,
-    `data`, one by one: some may be from before shards were added, or, in a data file, from before
-    `erase`."""
+    `data`, one by one: some may be older than added shards or, in a data file, than `erase`."""
     (header,) = belief_record.read_headers(data[: belief_record.HEADER_SIZE])
     # A count above the number of rounds would search the whole partition. It may be 0.
     count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
@@ -190,8 +189,7 @@ def _unknown_player(ladder: str, player: str, shard: int, rated: Sequence[str]) 
 
 def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
     """Yield lines that describe a belief. `header`: one of HEADER. `factors`: (capacity, 3), rows
-    (p, a, r). `cause`: the kind of correction, seed or reset that changed it last; empty for a
-    round."""
+    (p, a, r). `cause`: the kind of correction, seed or reset that came last; empty for a round."""
     yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
     before = _spread(header["previous_mu"], header["previous_sigma"])
     time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"

@@ -32,7 +32,7 @@ class LadderReplay:
     def __init__(
         self, place: Place, ladders: Ladders, ladder_log: LadderLog, ladder: str, outcome: str
     ) -> None:
-        """Raises BadConfiguration: no rounds, or not the workers' file, and this outcome."""
+        """Raises BadConfiguration, which ends in `outcome`: no rounds, or another ladders file."""
         if ladder not in ladder_log.ladders:
             raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
         if why := checks.disagreement(place, ladders, ladder_log, only=ladder):

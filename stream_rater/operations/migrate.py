@@ -215,8 +215,7 @@ class Migration:
 
     def rebuild(self) -> int:
         """Rebuild the beliefs at the new place, and return their number. Raises Failed if one, or a
-        newest event that may be read, is not that before, or if something changed in either
-        place."""
+        newest event that may be read, is not that before, or if something changed somewhere."""
         source, target = self._source, self._target
         before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
         target.drop_derived()

@@ -43,9 +43,8 @@ def rate(
 ) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
     standard output) in this form, or as the table `ratings` into a database of SQLite, and each
-    rating change to `changes` if it is given. `records`: whether lines include the bytes of
-    beliefs. `cores`: None for all. Warns of surprising parameters. Raises BadConfiguration or
-    Failed."""
+    rating change to `changes` if it is given. `records`: whether lines include beliefs' bytes.
+    `cores`: None for all. Warns of surprising parameters. Raises BadConfiguration or Failed."""
     for written in filter(None, (out, changes, database)):
         input_file.check_writable(written, path)
     if out is not None and changes is not None:
@@ -125,8 +124,7 @@ def rate_file(
     cores: Cores = ONE_CORE,
 ) -> RatedFile:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
-    is given. Raises OSError, EOFError or zlib.error, and BadConfiguration about a table's
-    columns."""
+    is given. Raises OSError, EOFError or zlib.error, or BadConfiguration about a table."""
     file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
     mistakes = file.mistakes
 

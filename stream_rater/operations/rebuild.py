@@ -65,9 +65,8 @@ def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
     if ratings := place.ratings():
         raise BadConfiguration(f"{ratings} holds ratings: give --replace to rebuild them")
     if why := checks.disagreement(place, ladders, place.ladder_log()):
-        raise BadConfiguration(
-            f"{why}, or give --replace to rate all rounds again by other parameters"
-        )
+        other = "or give --replace to rate all rounds again by other parameters"
+        raise BadConfiguration(f"{why}, {other}")
 
 
 def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> None:

@@ -64,8 +64,7 @@ class Rebuild:
         self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
-        """The number of each pair of a configuration and started seasons, by which rounds are
-        rated."""
+        """The number of each configuration with started seasons, by which rounds are rated."""
         self._cutoff = cutoff
         self._least = cutoff.least()
         self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
@@ -82,16 +81,14 @@ class Rebuild:
         self.written = 0  # The number of beliefs that were yielded so far.
 
     def run(self, log: LogReader, advance: Callable[[int], None] = lambda _: None) -> None:
-        """Rate all records of a log. `advance` gets the number of records of each rated batch.
-        Raises MissingVerdicts."""
+        """Rate all records of a log. `advance` gets each batch's size. Raises MissingVerdicts."""
         with log.validated(self._log.validator, *self._arguments, self._cores) as batches:
             for each in batches:
                 self.feed(each)
                 advance(each.count)
 
     def feed(self, records: Sequence[Record] | edited_log.ValidRecords) -> None:
-        """Rate rounds, and apply seeds and resets, now or with those fed later. Raises
-        MissingVerdicts."""
+        """Rate rounds, and apply seeds, now or with those fed later. Raises MissingVerdicts."""
         for each in self._log.in_order(records):
             if isinstance(each, Seed):
                 self._add_seed(each)

@@ -134,8 +134,7 @@ class Pseudonym:
         return sum(self._word(each) is not None for each in _texts(whole))
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
-        """Put the new name into those of these fields that name the player. Returns whether one
-        did."""
+        """Put the new name into those of these fields that name the player, if any does."""
         matching = [n for n in names if n in fields and codec.anything(fields[n]) == self.player]
         fields |= dict.fromkeys(matching, Raw(codec.encode(self.name)))
         return bool(matching)

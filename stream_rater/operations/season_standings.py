@@ -94,10 +94,8 @@ def _keep(
     summary = standings.summary(season.end, start, time_of(replay.record(season.end)))
     with place.season_writer(ladder, season.number) as writer:
         write_standings(writer, standings, summary)
-    listed = counted(len(standings), "listed player")
-    return (
-        f"{_label(ladder, season)}: {listed} of {standings.players:,}, before offset {season.end}"
-    )
+    of = f"{counted(len(standings), 'listed player')} of {standings.players:,}"
+    return f"{_label(ladder, season)}: {of}, before offset {season.end}"
 
 
 def _label(ladder: str, season: EndedSeason) -> str:

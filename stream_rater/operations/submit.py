@@ -67,9 +67,9 @@ def submit(
                 due_s = began_s + mistakes.valid_lines / per_second
                 time.sleep(max(0.0, due_s - time.monotonic()))
         submitter.flush()
-    if submitter.failures:
-        first = shown(submitter.failures[0])
-        raise errors.Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
+    if failures := submitter.failures:
+        what = counted(len(failures), "record")
+        raise errors.Failed(f"{what} not sent, first {shown(failures[0])}")
     others = [counted(kinds[kind], kind) for kind in ("seed", "correction") if kinds[kind]]
     sent = " and ".join([counted(kinds["round"], "round"), *others])
     print(f"{sent} sent{place.later}", file=sys.stderr)

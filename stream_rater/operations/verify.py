@@ -30,8 +30,7 @@ NOTHING = "nothing was compared"
 
 class Sample(NamedTuple):
     """Some of the ladders that have rounds. Each ladder has a place from 0 to 1, by a hash of its
-    id. A sample of a share has those whose place is below it: so every larger sample has them,
-    too."""
+    id. A sample of a share has those whose place is below it, as has every larger one."""
 
     share: float  # The share that was asked for.
     ladders: frozenset[str]  # The chosen ladders: at least one, if there is any.
@@ -45,8 +44,7 @@ class Sample(NamedTuple):
         return cls(share, frozenset(chosen), len(in_order))
 
     def described(self, players: int, all_players: int, records: int) -> str:
-        """What the sample of so many players, of a log of so many records, has covered, and that it
-        proves nothing else."""
+        """What a sample of so many players has covered, and that it proves nothing else."""
         return (
             f"This is a sample of {self.share:g}: {len(self.ladders):,} of "
             f"{counted(self.known, 'ladder')}, {players:,} of {counted(all_players, 'player')}, in "

@@ -81,12 +81,8 @@ def application(
             log.logger("http").exception("page failed", path=scope["path"])
             status, headers, body = "500 Internal Server Error", PLAIN, b"see the log\n"
         headers = [*headers, ("Content-Length", str(len(body))), ("Connection", "close")]
-        await send(
-            {
-                "type": "http.response.start", "status": int(status[:3]),
-                "headers": [(name.encode(), value.encode()) for name, value in headers],
-            }
-        )  # fmt: skip
+        raw = [(name.encode(), value.encode()) for name, value in headers]
+        await send({"type": "http.response.start", "status": int(status[:3]), "headers": raw})
         await send({"type": "http.response.body", "body": body})
 
     return answer
@@ -123,10 +119,8 @@ class _MetricsPage:
             f"HTTP_{name.decode('latin-1').upper().replace('-', '_')}": value.decode("latin-1")
             for name, value in scope["headers"]
         }
-        environ |= {
-            "REQUEST_METHOD": "GET", "PATH_INFO": "/metrics",
-            "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        }  # fmt: skip
+        query = scope["query_string"].decode("latin-1")
+        environ |= {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": query}
         head: list[Any] = []
 
         def respond(status: str, headers: Headers) -> None:

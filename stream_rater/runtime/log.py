@@ -9,8 +9,7 @@ from stream_rater.contract.events import shown
 
 
 def configure(level: str = "info") -> None:
-    """Log to standard error from now on. Tracebacks omit local variables, which may have
-    passwords."""
+    """Log to standard error. Tracebacks omit local variables, which may have passwords."""
     processors = structlog.processors
     last: list[structlog.types.Processor]
     if sys.stderr.isatty():

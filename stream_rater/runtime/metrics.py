@@ -113,8 +113,7 @@ class Metrics(RegisteredMetrics):
             "events are committed (updater).", ["role"], buckets=WAITS_S,
         )  # fmt: skip
         self.seconds = self._histogram(
-            "stage_seconds",
-            "Duration of each effect. Poll includes waiting for records.",
+            "stage_seconds", "Duration of each effect. Poll includes waiting for records.",
             ["role", "stage"],
         )  # fmt: skip
 

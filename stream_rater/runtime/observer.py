@@ -91,15 +91,13 @@ class CorrectionReports:
     def progressed(self, ladder: str, partition: int, offset: int, progress: float) -> None:
         """The work on a correction has reached this share."""
         now_s, work = self._clock(), self._in_progress.get(partition)
+        of = {"ladder": ladder, "partition": partition, "offset": offset}
         if work is None or work.offset != offset:
             work = self._in_progress[partition] = _CorrectionProgress(offset, now_s, now_s)
-            self._log.info("correcting", ladder=ladder, partition=partition, offset=offset)
+            self._log.info("correcting", **of)
         elif now_s - work.logged_s >= PROGRESS_EVERY_S:
             work.logged_s = now_s
-            done = f"{progress:.0%}"
-            self._log.info(
-                "correcting", ladder=ladder, partition=partition, offset=offset, done=done
-            )
+            self._log.info("correcting", **of, done=f"{progress:.0%}")
         work.progress = min(progress, MAX_UNFINISHED)
 
     def done(self, ladder: str, partition: int, offset: int, refused: int) -> None:

@@ -52,11 +52,6 @@ def _round(number: int, players: int = 7) -> bytes:
     ).encode()
 
 
-def _record(number: int, players: int) -> Record:
-    """A record of the round with this number, received in time."""
-    return Record(0, number, _round(number, players), received_s=math.inf)
-
-
 def _usual_round(number: int) -> bytes:
     """A round of the usual form, with two players of `_round`."""
     return (
@@ -76,7 +71,8 @@ def fingerprint() -> str:
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
         if number == SEASON_STARTS:
             pool.start_season(SEASON)
-        rated = pool.rate(decoder.read(_record(number, size)), number)
+        record_ = Record(0, number, _round(number, size), received_s=math.inf)
+        rated = pool.rate(decoder.read(record_), number)
         assert rated is not None
         digest.update(rated[1].tobytes())
     for player, _ in pool:
@@ -131,13 +127,12 @@ def compile_for_full_histories() -> None:
     """Compile stage 2 also for full histories, which no record stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
     decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
-    pool.rate(decoder.read(_record(0, 7)), 0)
+    pool.rate(decoder.read(Record(0, 0, _round(0), received_s=math.inf)), 0)
 
 
 def write_bytecode() -> None:
     """Write the modules' bytecode beside them, if that directory is writable: else every start
-    takes a tenth of a second longer. PYTHONDONTWRITEBYTECODE, which many containers set, prevents
-    Python's own."""
+    takes a tenth of a second longer under PYTHONDONTWRITEBYTECODE, which many containers set."""
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)
 
 

@@ -68,14 +68,6 @@ def other_counts(
             )
 
 
-def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> None:
-    """Append ladder histories that an older release stored in Redis. Two workers may at once."""
-    if old := store.layout.old_notes():
-        known = ladder_events.read()
-        missing = {ladder: text for ladder, text in old.items() if not known.in_force(ladder)}
-        ladder_events.write(encode_histories("noted", missing))
-
-
 def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.Event) -> None:
     """Ask a server at intervals: `up` says whether it answers, the log when that changes."""
     failure = ""
@@ -187,13 +179,10 @@ class Role:
                 self.observer.denied(error)
         finally:
             on_end(self)  # first, because the client library may hang while the role leaves
-            self._leave()
-
-    def _leave(self) -> None:
-        try:
-            self.driver.input.close()
-        except Exception as error:
-            self.failure = self.failure or error
+            try:
+                self.driver.input.close()
+            except Exception as error:
+                self.failure = self.failure or error
 
 
 class Service:
@@ -230,7 +219,12 @@ class Service:
         store.layout.begin(KERNEL_VERSION)
         if estimates:
             ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
-            import_ladder_histories(store, ladder_events)
+            if (
+                old := store.layout.old_notes()
+            ):  # of an older release; two workers may do so at once
+                known = ladder_events.read()
+                missing = {of: text for of, text in old.items() if not known.in_force(of)}
+                ladder_events.write(encode_histories("noted", missing))
             startup.check_ladders(
                 self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds]),
                 lambda: admin.committed(ESTIMATORS, rounds, partitions[rounds]),
@@ -313,8 +307,8 @@ class Service:
 
     def _ask_kafka(self) -> None:
         """Ask for the ends of the topics, then for what the roles' groups have committed; but never
-        who owns a partition: librdkafka may abort the process if the broker that it asks dies (its
-        issue 4605)."""
+        who owns a partition: librdkafka may abort if the broker that it asks dies (its issue
+        4605)."""
         names = self._admin.topics
         for topic in (names.rounds, names.parts, names.changed, names.rejected):
             ends = self._admin.all_ends(topic)  # partitions may be added

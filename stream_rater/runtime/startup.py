@@ -49,30 +49,22 @@ def configure() -> None:
             mallopt(option, size)
 
 
-def removed_ladders(ladders: Ladders, ladder_log: ladder_history.LadderLog) -> str:
-    """A message about rated ladders that the file lacks; empty if there are none. After a rebuild
-    without a ladder it has no ladder events, and the file may lack it."""
-    missing = [each for each in ladder_log.ladders if not ladders.find(each)]
-    if not missing:
-        return ""
-    others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")
-    return (
-        f"ladder {missing[0]!r}{others} was rated and is not in the ladders file: its rounds would "
-        "be rejected and its ratings stay as they are; put it back, or, to remove it with its "
-        "ratings, stop all workers and run `stream-rater rebuild --replace`"
-    )
-
-
 def check_ladders(
     ladders: Ladders, ladder_events: ladder_history.LadderEventLog,
     ends: Callable[[], Sequence[int]], committed: Callable[[], Mapping[int, int | None]],
 ) -> None:  # fmt: skip
-    """Check the ladders file against the ladder events, and these against the log of rounds. Then
-    announce the file's changes. `ends`, `committed`: the offsets there, by partition. Raises
-    BadConfiguration."""
+    """Check the ladders file against the ladder events, and these against the log of rounds, and
+    announce its changes. `ends`, `committed`: offsets by partition. Raises BadConfiguration."""
     ladder_log = ladder_events.read()
-    if TEMPLATE not in ladders.ladders and (missing := removed_ladders(ladders, ladder_log)):
-        raise BadConfiguration(missing)
+    # After a rebuild with a file that lacks a ladder, it has no ladder events, and may be missing.
+    missing = [each for each in ladder_log.ladders if not ladders.find(each)]
+    if missing and TEMPLATE not in ladders.ladders:
+        others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")
+        raise BadConfiguration(
+            f"ladder {missing[0]!r}{others} was rated and is not in the ladders file: its rounds "
+            "would be rejected and its ratings stay as they are; put it back, or, to remove it "
+            "with its ratings, stop all workers and run `stream-rater rebuild --replace`"
+        )
     named = (each for each in ladders.ladders if each != TEMPLATE)
     every = dict.fromkeys((*named, *ladder_log.unknown, FILE_LIMITS))
     histories = dict(zip(every, map(ladders.by_table(ladders.history), every), strict=True))
