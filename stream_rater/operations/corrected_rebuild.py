@@ -52,7 +52,7 @@ class Edition(NamedTuple):
 
     verdicts: Verdicts  # The verdicts on the corrections that count (`corrected.verdicts_of_log`).
     limits: Mapping[str, int]
-    """By ladder, the first applied correction that it leaves out: its players' parts wait."""
+    """By ladder, the offset of the first correction left out, whose players it is for."""
 
 
 def editions(

@@ -331,7 +331,7 @@ class Cutoff:
             self.corrected[player] = offset, data
 
     def pending_corrections(self) -> dict[Player, int]:
-        """The players whom pending parts will correct, with the offset of the first correction."""
+        """The players whom pending parts correct, with the offset of the first one to apply."""
         players = list(self._corrections)
         applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
         found = {}
