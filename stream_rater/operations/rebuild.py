@@ -123,7 +123,7 @@ def rebuild_from_log(
 def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild_store.Rebuilds:
     """Read the whole log, mark the shards, and replace the beliefs. Nothing changes before the
     marks are written, unless the rounds lost records (`lost_rounds`). From then on workers refuse
-    the beliefs until a rebuild has run to its end; only then are they deleted."""
+    the beliefs, which are deleted after the marks, until a rebuild has run to its end."""
     of_updaters, of_estimators = place.applied(), place.commits()
     parts_start, ends = place.part_bounds()
     known = {p: each.offset for p, each in of_estimators.items() if each and each.offset}
