@@ -16,7 +16,7 @@ from stream_rater.cli.seed import reset, seed
 from stream_rater.columns import compile_progress
 
 READER_ENDED = 128 + signal.SIGPIPE
-"""The exit code if the reader of the output, such as `head`, has ended: that of shells."""
+"""The exit code if the output's reader, such as `head`, has ended: as of SIGPIPE in shells."""
 
 
 def _end_quietly() -> NoReturn:

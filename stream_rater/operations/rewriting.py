@@ -269,7 +269,7 @@ class Mentions:
     rejected: int = 0
     conflict: str = ""  # A place where the pseudonym stands already; empty if there is none.
     left: int = 0  # Records in which the id stands in another field, which stays as it is.
-    places: list[str] = field(default_factory=list)  # Those in the first MOST_PLACES of these.
+    places: list[str] = field(default_factory=list)  # Where it stands in MOST_PLACES of them.
 
     def warn(self) -> None:
         """Warn on standard error of the places where the id stays."""

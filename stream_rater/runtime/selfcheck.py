@@ -27,7 +27,7 @@ from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.engine import EmbeddedEngine
 
-EXPECTED = "77b24cd7e617f768"  # Everywhere; it changes with KERNEL_VERSION and the rounds here.
+EXPECTED = "77b24cd7e617f768"  # Of every machine; it depends on KERNEL_VERSION and the rounds.
 
 
 SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
