@@ -1,5 +1,4 @@
-"""Builds the events that `stream-rater correct` sends, and describes them for people. All are
-validated by the rules of the service before one of them is sent."""
+"""Builds, validates and describes the events that `stream-rater correct` sends."""
 
 import math
 import sys

@@ -1,5 +1,4 @@
-"""`stream-rater demo --embedded`: plays a season with a cheater in memory, in one thread. It shows
-the work of the service without any server; nothing is durable."""
+"""`stream-rater demo --embedded`: plays a season with a cheater in memory, without any server."""
 
 import random
 import time

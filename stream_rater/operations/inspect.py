@@ -40,8 +40,7 @@ SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
-    """Yield lines about a player's belief; without a player, about a ladder's corrections; without
-    a ladder, about all topics. Raises BadConfiguration or Failed."""
+    """Yield lines about a player, a ladder, or all topics. Raises BadConfiguration or Failed."""
     with errors.named_failures(), places.opened(settings) as place:
         if ladder is None:
             lines = _sections(place)

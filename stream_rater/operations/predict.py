@@ -262,9 +262,7 @@ _RANKS = _Words(
     "--ranks", re.compile("[1-9][0-9]{0,8}", re.ASCII).fullmatch, int,
     f"rank: give whole numbers from 1 to 999999999, or {NO_VALUE} for who did not finish",
 )  # fmt: skip
-_SEATS = _Words(
-    "--seats", is_seat, str, f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none"
-)  # fmt: skip
+_SEATS = _Words("--seats", is_seat, str, f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none")
 _SCORES = _Words(
     "--scores", re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII).fullmatch, float,
     f"score: give numbers such as 4 or -0.5, or {NO_VALUE} for none",

@@ -148,8 +148,7 @@ class Pseudonym:
         return found
 
     def leftover_field(self, record: Record) -> str:
-        """The name of a free text or of a header of a renamed record in which the id still stands
-        as a word; empty if there is none."""
+        """The field or header of a renamed record in which the id still is a word; else empty."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
             structured = STRUCTURED_IN_SEEDS if seed_records.is_seed(record) else STRUCTURED_FIELDS

@@ -5,7 +5,7 @@ on the log and the ladders file alone. So it can be killed at any moment and run
 times at once: each player of a season has one record."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -118,10 +118,7 @@ def write_standings(
                     "other parameters, listing or tiers, and the rest is missing: give the command "
                     "the ladders file that they were written with"
                 )
-            missing = [page for page in range(standings.pages) if page not in marks]
-            for page in track(missing, "pages"):
-                last = [season_ended.message_of(summary)] if page == standings.pages - 1 else []
-                writer.write([*standings.page(page), *last], summary.ended_at)
+            _write_missing(writer, standings, summary, marks)
         except Outdone:
             raise errors.Failed(
                 f"another process writes the standings of season {standings.season} now: it "
@@ -134,6 +131,15 @@ def write_standings(
             time.sleep(pause_s(troubles))
         else:
             return
+
+
+def _write_missing(
+    writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept,
+    marks: Mapping[int, season_ended.PageWritten],
+) -> None:  # fmt: skip
+    for page in track([each for each in range(standings.pages) if each not in marks], "pages"):
+        last = [season_ended.message_of(summary)] if page == standings.pages - 1 else []
+        writer.write([*standings.page(page), *last], summary.ended_at)
 
 
 def time_of(record: Record) -> str:
