@@ -10,7 +10,8 @@ from numba.core.registry import CPUDispatcher
 from stream_rater.cli import compile_kernels
 from stream_rater.config.ladders import any_ladder
 from stream_rater.rating.parameters import Elo, EloMMR, PairwiseElo, RatingConfig, Thurstone
-from stream_rater.runtime import embedded, selfcheck
+from stream_rater.runtime import selfcheck
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 OTHERS = (
@@ -35,7 +36,7 @@ def compiled() -> dict[str, int]:
 
 def play(rating: RatingConfig) -> None:
     """A few rounds, each after the last one."""
-    engine = embedded.EmbeddedEngine(any_ladder(rating))
+    engine = EmbeddedEngine(any_ladder(rating))
     for number, size in enumerate(SIZES):
         for encode, headers in ((as_json, []), (as_msgpack, MSGPACK_HEADERS)):
             name = f"{encode.__name__}-{number}"

@@ -190,7 +190,7 @@ class Collector(BaseHTTPRequestHandler):
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 SPAN = f"""
 from stream_rater.pipeline.observer import Traced
-from stream_rater.runtime.spans import spans_of
+from stream_rater.runtime.observer import spans_of
 from stream_rater.contract.record import Trace
 trace = Trace("00-{TRACE_ID}-b7ad6b7169203331-01")
 with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):

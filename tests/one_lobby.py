@@ -238,7 +238,7 @@ DAY = "2026-11-20T20:15:05Z"
 
 
 def _engine() -> Any:
-    from stream_rater.runtime.embedded import EmbeddedEngine
+    from stream_rater.runtime.engine import EmbeddedEngine
 
     return EmbeddedEngine()
 

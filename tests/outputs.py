@@ -13,7 +13,7 @@ import msgspec
 
 from stream_rater.cli import app
 from stream_rater.columns.strings import StringColumn
-from stream_rater.runtime import embedded
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 LADDERS = 12
@@ -44,9 +44,9 @@ def rounds() -> Iterator[bytes]:
     yield as_json(*ranked(range(1, LARGER_THAN_A_WAVE + 1)), round_id="large", ladder="ladder-0")
 
 
-def streamed() -> embedded.EmbeddedEngine:
+def streamed() -> EmbeddedEngine:
     """The rounds through both state machines: in JSON, many at once, then in MessagePack."""
-    engine = embedded.EmbeddedEngine()
+    engine = EmbeddedEngine()
     for value in rounds():
         engine.log.submit(0, value, received_s=2e9)
     engine.settle()

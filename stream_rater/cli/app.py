@@ -1,9 +1,6 @@
-"""`stream-rater …`: the group of all commands.
-
-The exit code is 0 for success, 1 for failed work and 2 for wrong usage. A command parses its
-arguments, calls one function of `operations`, and prints the result. It imports that function only
-when it is called. So `--help` is fast, and `evaluate` needs no client of Kafka or Redis.
-"""
+"""`stream-rater …`: the group of all commands. The exit code is 0 for success, 1 for failed work
+and 2 for wrong usage. A command calls one function of `operations`, which it imports only then: so
+`--help` is fast, and `evaluate` needs no client of Kafka or Redis."""
 
 import os
 import signal
@@ -15,14 +12,11 @@ import click
 
 from stream_rater.cli import lab, offline, service, store
 from stream_rater.cli.correct import correct
-from stream_rater.cli.evidence import evidence
-from stream_rater.cli.predict import predict
 from stream_rater.cli.seed import reset, seed
 from stream_rater.columns import compile_progress
 
 READER_ENDED = 128 + signal.SIGPIPE
-"""The exit code of a command if the reader of its output, such as `head`, has ended. Shells use
-this code for SIGPIPE."""
+"""The exit code if the output's reader, such as `head`, has ended: as of SIGPIPE in shells."""
 
 
 def _end_quietly() -> NoReturn:
@@ -60,10 +54,9 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    store.backup, store.checkpoint, offline.convert, correct, offline.demo,
-    store.drop_index, store.erase, lab.evaluate, evidence, store.inspect, store.move, predict,
-    offline.rate,
-    store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
+    store.backup, store.checkpoint, offline.convert, correct, offline.demo, store.drop_index,
+    store.erase, lab.evaluate, lab.evidence, store.inspect, store.move, offline.predict,
+    offline.rate, store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
     service.serve, service.standalone, service.submit, lab.tune, store.verify, service.watch,
 ):  # fmt: skip
     main.add_command(command)

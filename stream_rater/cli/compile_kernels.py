@@ -1,11 +1,8 @@
-"""Compiles kernels in several processes: `python -m stream_rater.cli.compile_kernels`.
-
-It is part of `make python` and `make setup`. It compiles what workers and commands need for the
-systems that the documents use, `USUAL`; with `--all`, which images and wheels use, for every
-system. The work is divided into parts. Each part begins with other kernels, and processes share
-what they compile, so that few of them wait for each other. One process more than there are
-processors does the parts, because one of them often waits.
-"""
+"""Compiles kernels in several processes: `python -m stream_rater.cli.compile_kernels`, of `make
+python` and `make setup`. It compiles what workers and commands need for the systems that the
+documents use, `USUAL`; with `--all`, which images and wheels use, for every system. Each part of
+the work begins with other kernels, and processes share what they compile, so that few of them wait
+for each other. One more than there are processors does the parts, because one often waits."""
 
 import argparse
 import multiprocessing
@@ -30,13 +27,10 @@ import numpy as np
 import stream_rater
 from stream_rater.cli.lab import evaluate
 from stream_rater.cli.offline import rate
-from stream_rater.columns import compile_progress, kernel_files
+from stream_rater.columns import compile_progress, kernel_files, strings
 from stream_rater.columns.compiling import Watcher, count, watchers
-from stream_rater.columns.strings import StringColumn
 from stream_rater.operations.bulk_replay import PlayerTable
-from stream_rater.rating import parameters, stages
-from stream_rater.rating.factor import factors_of
-from stream_rater.rating.model import Wave, newcomers
+from stream_rater.rating import factor, model, parameters, stages
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime import selfcheck
 
@@ -47,8 +41,7 @@ USUAL: Final = tuple(
     each for each in selfcheck.SYSTEMS if isinstance(each, parameters.EloMMR | parameters.TwoMoment)
 )
 """The default system, and the one that the documents recommend for duels and teams."""
-TABLE = b"date,home,away,home_goals,away_goals\n2026-01-01,p0,p1,2,1\n"
-"""A table of matches: its rounds have scores."""
+TABLE = b"date,home,away,home_goals,away_goals\n2026-01-01,p0,p1,2,1\n"  # Rounds with scores.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -86,7 +79,7 @@ def parts_for(systems: Sequence[RatingConfig]) -> Iterator[Part]:
 
 def stage_1(config: RatingConfig) -> None:
     """Compile stage 1, by a wave of one round that no kernel has decoded."""
-    wave = Wave(
+    wave = model.Wave(
         round_starts=np.array([0, 2]), weight=np.ones(1), ceiling=np.full(1, np.inf),
         time=np.zeros(1, np.int64), place=np.array([1, 2], np.int32),
         entry_starts=np.array([0, 1, 2]), share=np.ones(2), mu=np.full(2, config.initial_mu),
@@ -99,7 +92,7 @@ def stage_1(config: RatingConfig) -> None:
 def stage_2(config: RatingConfig) -> None:
     """Compile stage 2, by an update of no player."""
     rule = stages.rule_of(config)
-    beliefs = newcomers(
+    beliefs = model.newcomers(
         2, rule.kept + 1 or 8, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0
     )
     nobody = np.zeros(0, np.int64)
@@ -108,8 +101,8 @@ def stage_2(config: RatingConfig) -> None:
 
 def offline(systems: Sequence[RatingConfig]) -> None:
     """Compile what `rate`, `evaluate` and `rebuild` need, for rounds and for tables."""
-    PlayerTable().rows_of(StringColumn.of(["a"]), np.zeros(1, np.int64))
-    factors_of(newcomers(1, 8, 0.0, 1.0, coded=True))  # for explanations
+    PlayerTable().rows_of(strings.StringColumn.of(["a"]), np.zeros(1, np.int64))
+    factor.factors_of(model.newcomers(1, 8, 0.0, 1.0, coded=True))  # for explanations
     quiet = StringIO()
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(quiet), redirect_stderr(quiet):
         rounds, config = Path(folder, "rounds.jsonl"), Path(folder, "config.json")
@@ -153,13 +146,18 @@ class _Reports(Watcher):
 
 
 def side_by_side(parts: Sequence[Part], processes: int) -> None:
-    """Do the parts in so many processes. What a process could not do because it was killed is not
-    done; any other error is raised."""
+    """Do the parts in processes. A killed one leaves its part undone; other errors are raised."""
     context = multiprocessing.get_context("fork")
     queue: SimpleQueue[_Report | None] = context.SimpleQueue()
+
+    def pass_on() -> None:
+        while (report := queue.get()) is not None:
+            for each in watchers:
+                each.compiling(*report)
+
     with ProcessPoolExecutor(processes, context, _report_to, (queue,)) as pool:
         done = [pool.submit(part) for part in parts]
-        reading = Thread(target=_pass_on, args=(queue,), daemon=True)
+        reading = Thread(target=pass_on, daemon=True)
         reading.start()
         try:
             for each in done:
@@ -173,12 +171,6 @@ def side_by_side(parts: Sequence[Part], processes: int) -> None:
 
 def _report_to(queue: "SimpleQueue[_Report | None]") -> None:
     watchers[:] = [_Reports(queue)]
-
-
-def _pass_on(queue: "SimpleQueue[_Report | None]") -> None:
-    while (report := queue.get()) is not None:
-        for each in watchers:
-            each.compiling(*report)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from stream_rater.operations.dry_run import DryRun, Move
 
-Build = Callable[..., Sequence[Any]]
-"""A function that builds the corrections of a command from its arguments."""
-
+Build = Callable[..., Sequence[Any]]  # Builds the corrections of a command from its arguments.
 SHOWN_PLAYERS = 20  # The largest number of players in the table of a dry run without `--top`.
 
 
@@ -56,8 +54,7 @@ _SENDING = (
 
 
 def _sending(build: Build) -> Callable[..., None]:
-    """A command that sends the corrections that `build` returns, or shows their effect. It has the
-    options that all these commands share."""
+    """A command that sends the corrections of `build`, or shows their effect, with all options."""
 
     @options.one_line_errors
     @wraps(build)
@@ -65,9 +62,8 @@ def _sending(build: Build) -> Callable[..., None]:
         settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
         form: str | None, **given: Any,
     ) -> None:  # fmt: skip
-        only = {"--file": file, "--top": top, "--format": form}
-        if not dry_run and (named := [name for name, value in only.items() if value is not None]):
-            raise BadConfiguration(f"{named[0]} is for --dry-run: add it, or leave {named[0]} out")
+        if not dry_run:
+            options.only_with("--dry-run", {"--file": file, "--top": top, "--format": form})
         settings = options.settings_of(settings_path)
         plan = build(**given)
         if dry_run:
@@ -202,14 +198,15 @@ def _show(effect: "DryRun", top: int | None, *, as_json: bool) -> None:
 
 def table_of(ladder: str, moves: Sequence["Move"]) -> "Table":
     """A table of ratings before and after corrections, with a row for each player."""
-    headings = ("before", "after", "difference", "rounds before", "after")
-    table = options.table(f"ladder {ladder!r}", "player", *headings)
-    for move in moves:
-        options.add_row(
-            table, shown(move.player), _number(move.rating_before), _number(move.rating_after),
+    headings = ("player", "before", "after", "difference", "rounds before", "after")
+    rows = [
+        (
+            shown(move.player), _number(move.rating_before), _number(move.rating_after),
             _number(move.difference, "+,.1f"), f"{move.rounds_before:,}", f"{move.rounds_after:,}",
-        )  # fmt: skip
-    return table
+        )
+        for move in moves
+    ]  # fmt: skip
+    return options.table(f"ladder {ladder!r}", headings, rows)
 
 
 def _number(value: float | None, form: str = ",.1f") -> str:

@@ -1,10 +1,10 @@
-"""`stream-rater evaluate` and `tune`: how well ratings predict rounds, and which parameters do it
-better."""
+"""`stream-rater evaluate`, `tune` and `evidence`: how well ratings predict rounds."""
 
 import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,10 @@ import click
 import msgspec
 
 from stream_rater.cli import options as common
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
-from stream_rater.evaluation.measures import AIMS
-from stream_rater.evaluation.spaces import SPACES
+from stream_rater.evaluation import measures, spaces
 from stream_rater.tables.reading import Reading, is_parquet
 
 CONFIGURATIONS = {".json", ".toml"}
@@ -24,13 +23,9 @@ CONFIGURATIONS = {".json", ".toml"}
 
 @contextmanager
 def short_run() -> Iterator[None]:
-    """Set up the interpreter for a short run: no garbage collection, and ten times as many switches
-    between threads.
-
-    Garbage collection is off for the whole run and at its end: one collection takes 50 ms, and the
-    run makes no reference cycles. Threads hold the interpreter only briefly before they run a
-    kernel, so frequent switches cost less than waiting.
-    """
+    """Set up a short run: no garbage collection, and ten times as many switches between threads.
+    Collection stays off to the end: one takes 50 ms, and the run makes no reference cycles. Threads
+    hold the interpreter only briefly before a kernel, so switches cost less than waiting."""
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(interval_s / 10.0)
     gc.disable()
@@ -104,7 +99,7 @@ def evaluate(
 @click.option("--from-topic", is_flag=True, help="The rounds on Kafka, not those of a file.")
 @click.option("--ladder", help="With --from-topic: whose rounds; compared with what it has now.")
 @click.option(
-    "--system", type=click.Choice(sorted(SPACES)),
+    "--system", type=click.Choice(sorted(spaces.SPACES)),
     help="With --from-topic or --config it may be left out: then the present one.",
 )  # fmt: skip
 @click.option(
@@ -116,7 +111,7 @@ def evaluate(
     help="Part of the rounds to search on; the others decide whether what was found is better.",
 )  # fmt: skip
 @click.option(
-    "--metric", "measure", type=click.Choice(AIMS), default="log_loss", show_default=True,
+    "--metric", "measure", type=click.Choice(measures.AIMS), default="log_loss", show_default=True,
     help="What to tune by.",
 )  # fmt: skip
 @click.option(
@@ -149,10 +144,9 @@ def tune(
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
         _tune_topic(common.settings_of(settings_path), ladder, system, **options)
         return
-    only = {"--ladder": ladder, "--settings": settings_path, "--data": common.given_data() or None}
-    for name, value in only.items():
-        if value is not None:
-            raise BadConfiguration(f"{name} is for --from-topic: add it, or leave {name} out")
+    data = common.given_data() or None
+    only = {"--ladder": ladder, "--settings": settings_path, "--data": data}
+    common.only_with("--from-topic", only)
     if rounds is None:
         raise BadConfiguration("give a file of rounds, or --from-topic and --ladder")
     present = read_rating(config) if config else None
@@ -160,16 +154,12 @@ def tune(
         if present is None:
             raise BadConfiguration("give --system: which one to tune")
         system = str(present.__struct_config__.tag)
-    _tune_file(rounds, system, present=present, reading=reading, **options)
-
-
-def _tune_file(path: Path, system: str, **options: Any) -> None:
     from stream_rater.operations import tune as operation
 
-    tuned = operation.tune_file(path, system, **options)
+    tuned = operation.tune_file(rounds, system, present=present, reading=reading, **options)
     from stream_rater.cli import tables
 
-    tables.show_proposal(f"{path.name}, {system}", tuned.proposal)
+    tables.show_proposal(f"{rounds.name}, {system}", tuned.proposal)
     if tuned.proposal.worse:
         sys.exit(3)
     if options["out"] is None:
@@ -200,3 +190,24 @@ def _tune_topic(settings: Settings, ladder: str, system: str | None, **options: 
         )
         print(entry, end="")
     tuned.conclude()
+
+
+LABORATORY = "tests.benchmarks.lab.command"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@common.one_line_errors
+def evidence(words: tuple[str, ...]) -> None:
+    """Run the laboratory: in a checkout of the repository only, as `make evidence` does.
+
+    It redoes the evidence of the Elo-MMR paper on your data, and compares all systems on games.
+    `make evidence ARGS=--help` shows its options.
+    """
+    try:
+        laboratory = import_module(LABORATORY)
+    except ModuleNotFoundError as error:
+        if not LABORATORY.startswith(str(error.name)):
+            raise
+        raise Failed("evidence needs a checkout of the repository: `make evidence` there") from None
+    laboratory.evidence.main(list(words), "stream-rater evidence", standalone_mode=False)

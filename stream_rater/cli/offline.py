@@ -1,18 +1,18 @@
-"""`stream-rater rate`, `convert` and `demo`: commands that need no server."""
+"""`stream-rater rate`, `convert`, `demo` and `predict`: commands that write to no server."""
 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_rater.cli import options
-from stream_rater.cli.correct import table_of
-from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import ladders_of_environment, read_ladders, read_rating
+from stream_rater.cli import correct, options
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import any_ladder
+from stream_rater.contract.events import shown, to_json
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import Reading
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from stream_rater.operations.demo import DemoSeason
+    from stream_rater.operations.predict import PredictedChange, RoundPrediction
 
 SHOWN_MOVES = 6  # The largest number of players in the table about the cheater's removal.
 
@@ -56,20 +57,20 @@ def rate(
     """Rate the rounds of a file, without any server: JSON lines or CSV, either also
     gzip-compressed, or Parquet. `-` is standard input, with JSON lines."""
     if config and ladders_path:
-        raise BadConfiguration("give --config or --ladders, not both")
+        raise errors.BadConfiguration("give --config or --ladders, not both")
     if config:
-        ladders = any_ladder(read_rating(config))
+        ladders = any_ladder(files.read_rating(config))
     elif ladders_path:
-        ladders = read_ladders(ladders_path)
+        ladders = files.read_ladders(ladders_path)
     else:
-        ladders = ladders_of_environment(os.environ)
+        ladders = files.ladders_of_environment(os.environ)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
-        raise BadConfiguration('--records: no record holds history "full"; give a number')
+        raise errors.BadConfiguration('--records: no record holds history "full"; give a number')
     if records and form not in (None, "json"):
-        raise BadConfiguration("--records: only with --format json")
+        raise errors.BadConfiguration("--records: only with --format json")
     kind, _, name = (to or "").partition(":")
     if to and (kind != "sqlite" or not name or out or form or records):
-        raise BadConfiguration(
+        raise errors.BadConfiguration(
             "--to: give sqlite:FILE, without --out, --format and --records; for another database "
             "load the CSV of --format csv"
         )
@@ -111,7 +112,7 @@ def convert(table: Path, out: Path, reading: Reading) -> None:
 def demo(embedded: bool, rounds: int) -> None:
     """A made-up season, rated as the service would."""
     if not embedded:
-        raise BadConfiguration(
+        raise errors.BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
     play(rounds, options.table_console())
@@ -155,7 +156,7 @@ def _find_cheater(season: "DemoSeason", console: "Console") -> None:
         soft_wrap=True,
     )
     moves = season.remove(cheater)
-    console.print(table_of(LADDER, moves[:SHOWN_MOVES]))
+    console.print(correct.table_of(LADDER, moves[:SHOWN_MOVES]))
     gained = sum((each.difference or 0.0) > 0.0 for each in moves)
     console.print(
         f"{gained} of {len(season.newest) - 1} other players got points back. "
@@ -182,3 +183,91 @@ def leaderboard(season: "DemoSeason", rounds: int) -> "Table":
             f"{skill[each.player]:.0f}",
         )  # fmt: skip
     return table
+
+
+MAX_PAIRED = 8  # The most sides for which the table shows their chances against each other.
+
+
+@click.command()
+@click.argument("sides", nargs=-1, required=True, metavar="SIDE...")
+@click.option("--ladder", help="Whose ratings; of a file it can be left out if it has one ladder.")
+@click.option(
+    "--file", type=options.INPUT, help="Rate the rounds of this file; without it ask Redis."
+)
+@click.option(
+    "--config", type=options.EXISTING_FILE,
+    help="With --file: rating configuration (JSON or TOML), not the ladders file.",
+)  # fmt: skip
+@click.option("--teams", type=options.COUNT, help="First deal all players into so many even teams.")
+@click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
+@click.option("--scores", help="With --ranks: the sides' scores, as in 4,1; - has none.")
+@click.option("--seats", help="The sides' seats, as in home,away; - has none.")
+@options.VARIANCE_FACTOR
+@options.FORMAT
+@options.DATA
+@options.SETTINGS
+@options.one_line_errors
+def predict(
+    sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None, form: str,
+    settings_path: Path | None, **given: Any,
+) -> None:  # fmt: skip
+    """How likely each side is to win a round, and what a result would change; nothing is written.
+
+    A side is a player, or several with commas between: ann,bob cy,dee. If an id has a comma, write
+    the side as a JSON list. Who has not played yet is a newcomer.
+    """
+    if file is None:
+        options.only_with("--file", {"--config": config})
+    if ladder is None and file is None:
+        raise errors.BadConfiguration("give --ladder, or a file of rounds by --file")
+    from stream_rater.operations import predict as operation
+
+    question = operation.question_of(sides, **given)
+    settings = options.settings_of(settings_path)
+    if file is None:
+        assert ladder is not None
+        _show(operation.from_redis(question, settings, ladder), as_json=form == "json")
+        return
+    ladders = (
+        any_ladder(files.read_rating(config)) if config else files.ladders_of_settings(settings)
+    )
+    answer, rated = operation.from_file(question, file, ladders, ladder)
+    _show(answer, as_json=form == "json")
+    rated.conclude()
+
+
+def _show(answer: "RoundPrediction", *, as_json: bool) -> None:
+    if as_json:
+        print(to_json(answer).decode())
+        return
+    console = options.table_console()
+    console.print(_table_of_sides(answer))
+    draw = f", draw {answer.draw:.1%}" if answer.draw else ""
+    print(f"quality {answer.quality:.2f}{draw}")
+    if answer.changes:
+        console.print(_table_of_changes(answer.changes))
+    elif answer.changes is not None:
+        print("the result would change nothing")
+
+
+def _table_of_sides(answer: "RoundPrediction") -> "Table":
+    """A table of a prediction, with a row for each side."""
+    pairs = range(len(answer.sides)) if 2 < len(answer.sides) <= MAX_PAIRED else ()
+    rows = list[Sequence[str]]()
+    for i, side in enumerate(answer.sides):
+        names = ", ".join(shown(player.player) for player in side.players)
+        names += f" ({side.seat})" if side.seat else ""
+        over = ("–" if i == j else f"{answer.pairwise[i][j]:.1%}" for j in pairs)
+        rows.append((names, f"{side.win:.1%}", f"{side.expected_rank:.2f}", *over))
+    headings = ("side", "win", "mean rank", *(f"over {i + 1}" for i in pairs))
+    return options.table(f"ladder {answer.ladder!r}", headings, rows)
+
+
+def _table_of_changes(changes: Sequence["PredictedChange"]) -> "Table":
+    both = ((each, each.previous_rating, each.rating) for each in changes)
+    rows = [
+        (shown(each.player), f"{before:,.1f}", f"{after:,.1f}", f"{after - before:+,.1f}")
+        for each, before, after in both
+    ]
+    headings = ("player", "rating", "after", "difference")
+    return options.table("what the result would change", headings, rows)

@@ -1,7 +1,7 @@
 """Code that several commands share: types of arguments, options, errors in one line, tables."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stream_rater.config.errors import BadConfiguration, Failed, missing
-from stream_rater.config.files import read_settings
+from stream_rater.config import errors, files
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.tables.reading import SCORES, Reading, parse_columns, parse_result, parse_skip
 
@@ -34,13 +33,12 @@ PACKAGE_EXTRAS = {
     "starlette": "serve",
 }  # fmt: skip
 """By package, the extra of stream-rater that installs it."""
-
 Command = Callable[..., Any]
 
 
 def one_line_errors(command: Command) -> Command:
-    """Wrap a command so that an error is one line on standard error. The exit code is 2 for
-    BadConfiguration, and 1 for Failed or a package that an extra would install."""
+    """Let an error be one line on standard error. The exit code is 2 for BadConfiguration, and 1
+    for Failed or a missing package of an extra."""
 
     def end(text: object, code: int) -> None:
         click.echo(f"stream-rater: {text}", err=True)
@@ -51,14 +49,14 @@ def one_line_errors(command: Command) -> Command:
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
-        except BadConfiguration as error:
+        except errors.BadConfiguration as error:
             end(error, 2)
-        except Failed as error:
+        except errors.Failed as error:
             end(error, 1)
         except ModuleNotFoundError as error:
             if (extra := PACKAGE_EXTRAS.get(error.name or "")) is None:
                 raise
-            end(missing(error.name or "", extra), 1)
+            end(errors.missing(error.name or "", extra), 1)
 
     return run
 
@@ -68,6 +66,32 @@ def with_options(command: Command, options: Iterable[Callable[[Command], Command
     for option in reversed([*options]):
         command = option(command)
     return command
+
+
+def _gathered(
+    name: str, make: Callable[..., object], *options: Callable[[Command], Command]
+) -> Callable[[Command], Command]:
+    """What adds options to a command, which gets as `name` what `make` makes of their values."""
+    added: Any = with_options(lambda: None, options)
+    given = [each.name for each in added.__click_params__ if each.expose_value]
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        @one_line_errors
+        def run(*args: Any, **kwargs: Any) -> None:
+            kwargs[name] = make(**{each: kwargs.pop(each) for each in given})
+            command(*args, **kwargs)
+
+        return with_options(run, options)
+
+    return add
+
+
+def only_with(option: str, others: Mapping[str, object]) -> None:
+    """Raise BadConfiguration if one of the other options is given, where `option` is not."""
+    for name, value in others.items():
+        if value is not None:
+            raise errors.BadConfiguration(f"{name} is for {option}: add it, or leave {name} out")
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -96,51 +120,28 @@ def given_data() -> str:
     return "" if context is None else str(context.meta.get(_DATA, ""))
 
 
-def settings_of(path: Path | None) -> Settings:
-    """The settings in this file and the environment, with `--data`. Sets the level of the log,
-    too."""
+def settings_of(settings_path: Path | None) -> Settings:
+    """The settings of this file and the environment, with `--data`. Sets the log's level, too."""
     from stream_rater.runtime import log
 
-    settings = read_settings(path)
+    settings = files.read_settings(settings_path)
     if data := given_data():
         settings = msgspec.structs.replace(settings, data=data)
     log.configure(settings.log_level)
     return settings
 
 
-def servers_of(path: Path | None, command: str) -> Settings:
-    """The settings for a command that needs Kafka and Redis. Raises BadConfiguration if they name a
-    data file."""
-    settings = settings_of(path)
-    check_servers(settings, command)
-    return settings
-
-
 def check_servers(settings: Settings, command: str) -> None:
     """Raise BadConfiguration if these settings name a data file."""
     if settings.data:
-        raise BadConfiguration(
+        raise errors.BadConfiguration(
             f"{command}: not for data files yet ({settings.data}): leave {PREFIX}DATA out to use "
             "Kafka and Redis"
         )
 
 
-def with_settings(command: Command) -> Command:
-    """Add `--settings` to a command. It gets the settings as `settings`."""
-
-    @SETTINGS
-    @wraps(command)
-    @one_line_errors
-    def run(*args: Any, settings_path: Path | None, **kwargs: Any) -> None:
-        command(*args, settings=settings_of(settings_path), **kwargs)
-
-    return run
-
-
-def with_data(command: Command) -> Command:
-    """Add `--data` and `--settings` to a command. It gets the settings as `settings`."""
-    return DATA(with_settings(command))
-
+with_settings = _gathered("settings", settings_of, SETTINGS)
+with_data = _gathered("settings", settings_of, DATA, SETTINGS)
 
 # --- other options -------------------------------------------------------------------------------
 
@@ -155,7 +156,15 @@ VARIANCE_FACTOR = click.option(
     help="Multiplies the variance of a side's performance.",
 )  # fmt: skip
 
-_FOLLOWING = (
+
+def _span(**given: Any) -> object:
+    from stream_rater.operations.follow import FollowedSpan
+
+    return FollowedSpan(**given)
+
+
+following = _gathered(
+    "span", _span,
     click.option("--from-start", is_flag=True, help="From the first that is kept, not from now."),
     click.option(
         "--count", type=COUNT, help="Stop after so many lines; with --wait, fewer are a failure."
@@ -163,22 +172,8 @@ _FOLLOWING = (
     click.option(
         "--wait", "wait_s", type=POSITIVE, help="Stop when nothing has come for so many seconds."
     ),
-)
-
-
-def following(command: Command) -> Command:
-    """Add the options of commands that follow a topic to a command. It gets them as `span`."""
-
-    @wraps(command)
-    @one_line_errors
-    def run(*args: Any, from_start: bool, count: Any, wait_s: Any, **kwargs: Any) -> None:
-        from stream_rater.operations.follow import FollowedSpan
-
-        span = FollowedSpan(from_start=from_start, count=count, wait_s=wait_s)
-        command(*args, span=span, **kwargs)
-
-    return with_options(run, _FOLLOWING)
-
+)  # fmt: skip
+"""The options of commands that follow a topic."""
 
 COLUMNS = click.option(
     "--columns", multiple=True, metavar="ROLE=COLUMN,...",
@@ -215,67 +210,48 @@ _READING = (
 )  # fmt: skip
 
 
-def reading_options(command: Command) -> Command:
-    """Add the options that say how a table is to be read to a command. It gets them as
-    `reading`."""
-
-    @wraps(command)
-    @one_line_errors
-    def run(*args: Any, columns: Any, result: Any, skip: Any, **kwargs: Any) -> None:
-        names = ("score", "dates", "decimal", "encoding", "team", "neutral")
-        others: dict[str, Any] = {name: kwargs.pop(name) or "" for name in names}
-        reading = Reading(
-            parse_columns(columns), **others, result=parse_result(result), skip=parse_skip(skip)
-        )
-        command(*args, reading=reading.checked(), **kwargs)
-
-    return with_options(run, _READING)
+def _reading(columns: Any, result: Any, skip: Any, ladder: str = "", **others: Any) -> Reading:
+    given: dict[str, Any] = {name: value or "" for name, value in others.items()}
+    reading = Reading(
+        parse_columns(columns), **given, result=parse_result(result), skip=parse_skip(skip)
+    )
+    return reading.checked()._replace(ladder=ladder)
 
 
-def table_options(command: Command) -> Command:
-    """Add the options that say how a table is to be read, and `--ladder`, to a command."""
+def _where(workers: int | None, executor: str) -> object:
+    from stream_rater.runtime.trials import parse_executor
 
-    @click.option(
+    return parse_executor(executor, workers)
+
+
+reading_options = _gathered("reading", _reading, *_READING)
+"""The options on how a table is to be read."""
+table_options = _gathered(
+    "reading", _reading,
+    click.option(
         "--ladder", default="",
         help="Of a table: the ladder of its rounds; otherwise a column, or the file's name.",
-    )  # fmt: skip
-    @reading_options
-    @wraps(command)
-    def run(*args: Any, reading: Reading, ladder: str, **kwargs: Any) -> None:
-        command(*args, reading=reading._replace(ladder=ladder), **kwargs)
-
-    return run
-
-
-def trial_options(command: Command) -> Command:
-    """Add the options that say where trials run to a command. It gets them as `where`."""
-
-    @click.option(
+    ),
+    *_READING,
+)  # fmt: skip
+trial_options = _gathered(
+    "where", _where,
+    click.option(
         "--workers", type=COUNT, show_default="cores", help="Processes that do the trials."
-    )
-    @click.option(
+    ),
+    click.option(
         "--executor", default="processes", show_default=True, metavar="WHERE",
         help="What does the trials: processes, processes:N, or a Dask cluster, dask://HOST:PORT.",
-    )  # fmt: skip
-    @wraps(command)
-    @one_line_errors
-    def run(*args: Any, workers: int | None, executor: str, **kwargs: Any) -> None:
-        from stream_rater.runtime.trials import parse_executor
-
-        command(*args, where=parse_executor(executor, workers), **kwargs)
-
-    return run
+    ),
+)  # fmt: skip
 
 
 # --- tables --------------------------------------------------------------------------------------
 
 
 def table_console() -> "Console":
-    """Standard output for tables: as wide as the terminal, or 160 columns without one.
-
-    Raises BrokenPipeError if the reader of the output has ended. Without this, rich would end the
-    process by itself.
-    """
+    """Standard output for tables: as wide as the terminal, else 160 columns. Raises BrokenPipeError
+    if its reader has ended, where rich would end the process by itself."""
     from rich.console import Console
 
     class Output(Console):
@@ -285,20 +261,15 @@ def table_console() -> "Console":
     return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
 
 
-def table(title: str, first: str, *headings: str) -> "Table":
-    """A table with a column of names and columns of numbers. The title is plain text."""
+def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """A table of rows, each a name with numbers. Title and names are plain text."""
     from rich.table import Table
     from rich.text import Text
 
     found = Table(title=Text(title), title_justify="left")
-    found.add_column(first, overflow="fold")
-    for heading in headings:
+    found.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
         found.add_column(heading, justify="right", no_wrap=True)
+    for name, *numbers in rows:
+        found.add_row(Text(name), *numbers)
     return found
-
-
-def add_row(to: "Table", name: str, *numbers: str) -> None:
-    """Add a row to such a table."""
-    from rich.text import Text
-
-    to.add_row(Text(name), *numbers)

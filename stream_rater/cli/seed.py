@@ -88,20 +88,14 @@ def seed(
         print(done(plan, settings))
 
 
-def _taken(
-    sigma: str | None, most_sigma: float | None, scale: str | None, columns: tuple[str, ...],
-    skip_invalid: bool, decimal: str | None, encoding: str | None,
-) -> "Taken":  # fmt: skip
+def _taken(sigma: str | None, most_sigma: float | None, **of_table: Any) -> "Taken":
     """How the ratings of another ladder are taken. Raises BadConfiguration."""
     from stream_rater.rounds.seed_records import Taken
 
-    of_table = {
-        "--scale": scale, "--columns": columns, "--skip-invalid": skip_invalid,
-        "--decimal": decimal, "--encoding": encoding,
-    }  # fmt: skip
-    for name, value in of_table.items():
-        if value:
-            raise BadConfiguration(f"{name} is for a table: leave it out with --from-ladder")
+    for name in ("scale", "columns", "skip_invalid", "decimal", "encoding"):
+        if of_table[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise BadConfiguration(f"{option} is for a table: leave it out with --from-ladder")
     more = 0.0
     if sigma is not None:
         if not sigma.startswith(("+", "-")):
@@ -162,11 +156,8 @@ def _show(plan: "Plan", *, to_stderr: bool) -> None:
     else:
         players = counted(plan.total, "player")
         title = f"{players} on ladder {plan.head.ladder!r}, {len(plan.examples)} of them:"
-        headings = ("given mu", "given sigma", "mu", "sigma", "rating", "rounds")
-        table = common.table(shown(title), "player", *headings)
-        for row in rows:
-            common.add_row(table, *row)
-        common.table_console().print(table)
+        headings = ("player", "given mu", "given sigma", "mu", "sigma", "rating", "rounds")
+        common.table_console().print(common.table(shown(title), headings, rows))
     for line in plan.remarks:
         print(line, file=sys.stderr)
 

@@ -1,5 +1,4 @@
-"""`stream-rater run`, `serve` and `standalone`: the processes of the service; `submit`, `watch` and
-`rejected`: commands that write and read its topics."""
+"""`stream-rater run`, `serve`, `standalone`; `submit`, `watch`, `rejected`: service and topics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +8,7 @@ import msgspec
 
 from stream_rater.cli import options as common
 from stream_rater.columns import compile_progress
-from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Unrecoverable
@@ -23,11 +21,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
-@common.SETTINGS
-@common.one_line_errors
-def run(role: str, settings_path: Path | None) -> None:
+@common.with_settings
+def run(role: str, settings: Settings) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    settings = common.servers_of(settings_path, "run")
+    common.check_servers(settings, "run")
     _log_compiling("service")
     from stream_rater.runtime.service import run as run_worker
 
@@ -35,17 +32,19 @@ def run(role: str, settings_path: Path | None) -> None:
 
 
 @click.command()
-@common.SETTINGS
-@common.one_line_errors
-def serve(settings_path: Path | None) -> None:
+@common.with_settings
+def serve(settings: Settings) -> None:
     """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C.
 
     It needs the ladders file of the workers (STREAM_RATER_LADDERS): with another one, answers about
     newcomers and predictions are wrong.
     """
-    settings = common.servers_of(settings_path, "serve")
+    common.check_servers(settings, "serve")
     _log_compiling("serve")
-    serve_api(settings)
+    from stream_rater.serve.service import parts_of_service
+
+    ladders = files.ladders_of_settings(settings)
+    _serve(settings, ladders, parts_of_service(settings, ladders))
 
 
 @click.command()
@@ -65,7 +64,7 @@ def standalone(file: Path, listen: str | None, settings: Settings) -> None:
     _log_compiling("standalone")
     from stream_rater.serve.standalone import parts_of_file
 
-    ladders = ladders_of_settings(settings)
+    ladders = files.ladders_of_settings(settings)
     _serve(settings, ladders, parts_of_file(settings, ladders, file))
 
 
@@ -75,31 +74,23 @@ def _log_compiling(role: str) -> None:
     compile_progress.in_log(log.logger(role).info)
 
 
-def serve_api(settings: Settings) -> None:
-    """Serve the API until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
-    from stream_rater.serve.service import parts_of_service
-
-    ladders = ladders_of_settings(settings)
-    _serve(settings, ladders, parts_of_service(settings, ladders))
-
-
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:
     from stream_rater.serve.service import ServeProcess
 
-    with named_failures():
+    with errors.named_failures():
         try:
             service = ServeProcess(settings, ladders, make_parts)
-        except BadConfiguration:
+        except errors.BadConfiguration:
             raise
         except (OSError, ValueError) as error:
-            raise BadConfiguration(
+            raise errors.BadConfiguration(
                 f"serve {settings.serve!r}: {error}: set {PREFIX}SERVE to another host:port; port "
                 "0 picks a free one"
             ) from None
         try:
             service.run()
         except Unrecoverable as error:
-            raise Failed(str(error)) from None
+            raise errors.Failed(str(error)) from None
 
 
 @click.command()

@@ -1,9 +1,9 @@
-"""`stream-rater rebuild`, `checkpoint`, `drop-index`, `season-standings`, `erase`, `verify`,
-`inspect`, `backup` and `move`: for operators."""
+"""`stream-rater rebuild`, `verify`, `inspect` and others that operators need."""
 
 from pathlib import Path
 
 import click
+import msgspec
 
 from stream_rater.cli import options as common
 from stream_rater.config.errors import BadConfiguration
@@ -30,20 +30,19 @@ def rebuild(replace: bool, cores: int | None, fill: int | None, settings: Settin
 
 @click.command()
 @click.argument("ladders", nargs=-1, metavar="[LADDER]...")
-@common.SETTINGS
-@common.one_line_errors
-def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
+@common.with_settings
+def checkpoint(ladders: tuple[str, ...], settings: Settings) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
     applied sooner. Workers may run at the same time."""
-    from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
+    from stream_rater.operations.ladder_replay import checkpoint as make_checkpoints
 
-    make_checkpoints(common.servers_of(settings_path, "checkpoint"), ladders)
+    common.check_servers(settings, "checkpoint")
+    make_checkpoints(settings, ladders)
 
 
 @click.command("drop-index")
-@common.SETTINGS
-@common.one_line_errors
-def drop_index(settings_path: Path | None) -> None:
+@common.with_settings
+def drop_index(settings: Settings) -> None:
     """Delete the index that `serve` of earlier releases kept in Redis. It is refused while such a
     process may run."""
     import time
@@ -52,7 +51,7 @@ def drop_index(settings_path: Path | None) -> None:
     from stream_rater.config.errors import named_failures
     from stream_rater.runtime.progress import counted
 
-    settings = common.servers_of(settings_path, "drop-index")
+    common.check_servers(settings, "drop-index")
     with named_failures():
         count = places.drop_index(settings, time.time())
     print(f"{counted(count, 'key')} of the old index deleted")
@@ -111,7 +110,7 @@ def verify(
     --sample, those of some ladders: it says how many, and that nothing else is proven. With
     --mirror, the log with its mirror: the same records must be accepted at the same offsets."""
     if mirror is not None:
-        from stream_rater.operations.mirror import compare_mirror
+        from stream_rater.operations.verify import compare_mirror
 
         if sample is not None or cores is not None:
             raise BadConfiguration("--mirror compares no beliefs: leave --sample and --cores out")
@@ -120,7 +119,7 @@ def verify(
         return
     from stream_rater.operations import verify as operation
 
-    print(operation.verify(settings, wait_s, operation.Options(sample, cores)))
+    print(operation.verify(settings, wait_s, sample=sample, cores=cores))
 
 
 @click.command()
@@ -144,7 +143,7 @@ def inspect(ladder: str | None, player: str | None, settings: Settings) -> None:
 @common.one_line_errors
 def backup(file: Path, to: Path) -> None:
     """Copy a data file to a new file, while its process may run, and check the copy."""
-    from stream_rater.operations.backup import backup as copy
+    from stream_rater.operations.move import backup as copy
 
     print(copy(file, to))
 
@@ -160,11 +159,9 @@ def move(file: Path | None, old: Path | None, settings: Settings) -> None:
     """Move a data file, or another Kafka with its Redis, to the Kafka and Redis of the settings,
     while no process of the old place runs. Ratings and offsets stay as they are, and nothing starts
     in the old place again."""
-    from stream_rater.operations.move import move_file, move_from_kafka
+    from stream_rater.operations.move import move as move_log
 
-    if file is not None and old is None:
-        move_file(settings, file)
-    elif old is not None and file is None:
-        move_from_kafka(settings, read_settings(old, {}))
-    else:
+    if (file is None) == (old is None):
         raise BadConfiguration("name a data file, or give --from with a file of settings")
+    source = read_settings(old, {}) if old else msgspec.structs.replace(settings, data=str(file))
+    move_log(settings, source, from_kafka=old is not None)

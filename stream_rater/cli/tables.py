@@ -1,8 +1,5 @@
-"""The tables of `evaluate` and `tune`, and the TOML that `tune` proposes for a ladders file.
-
-Each measure has a row and each configuration a column, so that a table of a few configurations fits
-into a terminal of 80 columns.
-"""
+"""The tables of `evaluate` and `tune`, and the TOML that `tune` proposes for a ladders file. Each
+measure has a row and each configuration a column, to fit into 80 columns of a terminal."""
 
 import json
 import re
@@ -20,18 +17,13 @@ from rich.text import Text
 
 from stream_rater.cli.options import table_console
 from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
-from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation import accuracy, tuning
 from stream_rater.evaluation.bootstrap import differences
 from stream_rater.evaluation.measures import Difference, Evaluation, better
-from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 if TYPE_CHECKING:
-    from stream_rater.evaluation.proposal import (
-        TuningProposal,  # `evaluate` does not need them, and they take long to load
-    )
-
-    pass
+    from stream_rater.evaluation.proposal import TuningProposal  # it takes long to load
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
@@ -48,15 +40,12 @@ HEADINGS = {
 }
 """The heading and the format of each measure. The paper's pair inversion is the fraction of all
 pairs whose order was predicted correctly, so a larger value is better."""
-
 ABSENT = "–"  # The cell of a measure without a value.
-
 BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # A key of TOML that needs no quotes.
 
 
 def show_accuracy(rows: Sequence[Evaluation], *, calibration: bool) -> None:
-    """Print tables for each file: one of the accuracy, one of the differences, and, if
-    `calibration`, one of the calibration of each configuration."""
+    """Print each file's accuracy and differences, and if wanted the calibrations."""
     console = table_console()
     for file, group in groupby(rows, lambda row: row.file):
         of_file = list(group)
@@ -81,8 +70,7 @@ def _accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
 
 
 def _scored(rows: Sequence[Evaluation]) -> Iterator[tuple[str, list[str]]]:
-    """Yield rows of counts: what the measures score, and what log loss and Brier score leave
-    out."""
+    """Yield rows of counts: what is scored, and what log loss and Brier score leave out."""
     yield "rounds scored", [f"{row.rounds_scored:,} of {row.rounds:,}" for row in rows]
     yield "pairs scored", [f"{row.pairs_scored:,}" for row in rows]
     for heading, name in (
@@ -155,9 +143,8 @@ def _interval(gap: Difference) -> str:
 
 
 def show_proposal(of: str, proposal: "TuningProposal") -> None:
-    """Print on standard error the accuracy of the present parameters and of those that were found
-    on both parts, each number that was fitted, the parameters, and the verdict. `of`: what was
-    tuned."""
+    """Print on standard error the accuracy of the present and the found parameters on both parts,
+    each number that was fitted, the parameters, and the verdict, all `of` what was tuned."""
     _on_stderr(_tuning_table(of, proposal))
     if proposal.of is not None:
         _on_stderr(f"compared on the rounds it had not seen: {proposal.of.sentence()}")
@@ -171,7 +158,7 @@ def show_proposal(of: str, proposal: "TuningProposal") -> None:
         for heading in ("parameter", "value", "unit", "meaning"):
             table.add_column(heading, overflow="fold")
         meanings = tomllib.loads((files("stream_rater.evaluation") / "meanings.toml").read_text())
-        for name, value in without_defaults(proposal.rating).items():
+        for name, value in tuning.without_defaults(proposal.rating).items():
             if name in meanings:
                 table.add_row(name, Text(str(value)), *meanings[name])
         _on_stderr(table)
@@ -179,11 +166,10 @@ def show_proposal(of: str, proposal: "TuningProposal") -> None:
 
 
 def _tuning_table(of: str, proposal: "TuningProposal") -> Table:
-    """A table with a column for each pair of a part and parameters, and one for the difference on
-    the second part."""
+    """A table with a column for each part and parameters, and for the difference on the second."""
     parts = {"first": slice(0, proposal.first), "second": slice(proposal.first, None)}
     columns = {
-        f"{part} part\n{name}": _measure_cells(averages(scores[chosen]))
+        f"{part} part\n{name}": _measure_cells(accuracy.averages(scores[chosen]))
         for part, chosen in parts.items()
         for name, scores in zip(("present", "tuned"), proposal.scores, strict=True)
     }
@@ -217,17 +203,14 @@ def _on_stderr(output: Table | str) -> None:
 def ladders_file_entry(
     ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool
 ) -> str:
-    """The TOML to paste into the ladders file so that a ladder is rated by these parameters. They
-    apply from this offset on, or from the first later offset that the ladder's changes allow. If
-    the parameters are of another system, the TOML defines a new ladder.
-
-    `named`: whether there is a ladders file. If not, the text is a whole ladders file.
-    """
-    from stream_rater.evaluation.fits import system_of
+    """The TOML that rates a ladder by these parameters, from this offset on, or from the first
+    later one that the ladder's changes allow. For another system it defines a new ladder. `named`:
+    whether there is a ladders file; else the text is a whole one."""
+    from stream_rater.evaluation.fits import system_of  # `evaluate` does not need it
 
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)
     assert present is not None
-    new = without_defaults(rating)
+    new = tuning.without_defaults(rating)
     if type(present.rating) is not type(rating):
         return _table(f"[ladders.{_key(f'{ladder}-{system_of(rating)}')}]", rating=new)
     if known is not None:
@@ -237,7 +220,7 @@ def ladders_file_entry(
     ladder_entry = _table(f"[ladders.{_key(ladder)}]", from_offset=offset, rating=new, **limits)
     if named:
         return ladder_entry
-    others = _table(f"[ladders.{_key(TEMPLATE)}]", rating=without_defaults(present.rating))
+    others = _table(f"[ladders.{_key(TEMPLATE)}]", rating=tuning.without_defaults(present.rating))
     return f"{others}\n{ladder_entry}"
 
 

@@ -1,11 +1,9 @@
-"""Arranges the rounds and seeds of a log in waves, for a replay of all ladders together.
+"""Arranges the rounds and seeds of a log in waves, for a replay of all ladders together. Rounds
+that share no player and have the same parameters are rated in one call, as in the service, whatever
+their ladders. A row of a seed is one player, depends on that player's belief alone, and has a wave
+of its own."""
 
-Rounds pass in waves, as in the service: rounds that share no player and have the same parameters
-are rated in one call, whatever their ladders. A row of a seed is one player, and depends on nothing
-but that player's belief. So each row has a wave of its own.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -26,8 +24,7 @@ from stream_rater.rounds.seed_records import Seed
 
 
 class BulkRounds(Ragged, gc=False):
-    """R rounds with E entries and P players in all, as they are rated: without texts, and with the
-    rows of their players."""
+    """R rounds with E entries and P players in all, without texts, and with the players' rows."""
 
     per_entry: ClassVar = ("place", "members", "seat", "score")
     per_player: ClassVar = ("share", "rows", "fixed", "late")
@@ -36,8 +33,7 @@ class BulkRounds(Ragged, gc=False):
     time: Ints  # (R,) as in RoundBatch, as are all columns that are not explained here.
     weight: Floats
     ceiling: Floats
-    kind: Ints
-    """(R,) the number of the configuration and of the seasons by which the round is rated."""
+    kind: Ints  # (R,) the number of the configuration and the seasons by which it is rated.
     ladder: Ints  # (R,) the number of the ladder.
     partition: Ints  # (R,) the partition of each round.
     offset: Ints  # (R,) the offset of each round.
@@ -65,8 +61,7 @@ class BulkRounds(Ragged, gc=False):
         )  # fmt: skip
 
     def wave(self, config: RatingConfig) -> Wave:
-        """The rounds as stage 1 takes them, without beliefs, by this configuration. They may share
-        players."""
+        """The rounds as stage 1 takes them, without beliefs. They may share players."""
         n = len(self.share)
         return Wave(
             bounds(self.entries), self.weight, self.ceiling, self.time, self.place,
@@ -86,23 +81,15 @@ BulkRounds.empty = BulkRounds(
 
 @dataclass(frozen=True, slots=True)
 class BulkWave:
-    """Rounds that are rated in one call, in one wave or in several: they have the same parameters,
-    and those of a wave share no player. R rounds with P players in all."""
+    """Rounds of the same parameters, rated in one call; those of a wave share no player."""
 
     rounds: BulkRounds
-    waves: Ints
-    """(W+1,) wave w has the rounds waves[w] : waves[w + 1], and is rated after the waves before
-    it."""
+    waves: Ints  # (W+1,) wave w has the rounds waves[w] : waves[w + 1]; they are rated in order.
 
     @property
     def rows(self) -> Ints:
         """(P,) the rows of the players, round by round."""
         return self.rounds.rows
-
-    @property
-    def kind(self) -> int:
-        """The `kind` of all its rounds."""
-        return int(self.rounds.kind[0])
 
     @property
     def late(self) -> Flags:
@@ -137,8 +124,7 @@ def players_of(seed: Seed) -> PlayerColumn:
 
 @dataclass(frozen=True, slots=True)
 class SeedWave:
-    """n rows of seeds, or of resets, that are applied in one call: they have the same parameters,
-    and no two of them are of one player."""
+    """n rows of seeds, or of resets, with the same parameters, no two of them of one player."""
 
     first: DueSeed  # One of the seeds, for what they have in common.
     rows: Ints  # (n,) the rows of the players.
@@ -150,30 +136,23 @@ class SeedWave:
     rounds: Ints
 
 
-class _SeedRows:
-    """All rows of some seeds and resets, as columns."""
+def _seed_waves(due: Sequence[DueSeed]) -> Callable[[Ints], SeedWave]:
+    """What gives the wave of rows of these seeds and resets, by their indices among all rows."""
+    seeds = [each.seed for each in due]
+    which = np.repeat(np.arange(len(due)), [len(each) for each in seeds])
+    heads = np.array([[each.offset, each.time] for each in seeds], np.int64)
+    rows, late = (np.concatenate([getattr(each, x) for each in due]) for x in ("rows", "late"))
+    numbers = [
+        np.concatenate([getattr(each, x) for each in seeds]) for x in ("mu", "sigma", "rounds")
+    ]
 
-    def __init__(self, due: Sequence[DueSeed]) -> None:
-        seeds = [each.seed for each in due]
-        self._due, sizes = due, [len(each) for each in seeds]
-        self._which = np.repeat(np.arange(len(due)), sizes)
-        self._heads = np.array([[each.offset, each.time] for each in seeds], np.int64)
-        self._rows, self._late = (
-            np.concatenate([getattr(each, name) for each in due]) for name in ("rows", "late")
-        )
-        self._mu, self._sigma, self._rounds = (
-            np.concatenate([getattr(each, name) for each in seeds])
-            for name in ("mu", "sigma", "rounds")
-        )
+    def wave(chosen: Ints) -> SeedWave:
+        own = which[chosen]
+        (offsets, time), (mu, sigma, rounds) = heads[own].T, (each[chosen] for each in numbers)
+        first = due[int(own[0])]
+        return SeedWave(first, rows[chosen], late[chosen], offsets, time, mu, sigma, rounds)
 
-    def wave(self, chosen: Ints) -> SeedWave:
-        """The rows of seeds at these indices."""
-        which = self._which[chosen]
-        offsets, time = self._heads[which].T
-        return SeedWave(
-            self._due[int(which[0])], self._rows[chosen], self._late[chosen], offsets, time,
-            self._mu[chosen], self._sigma[chosen], self._rounds[chosen],
-        )  # fmt: skip
+    return wave
 
 
 class Arranger:
@@ -185,9 +164,8 @@ class Arranger:
     def waves(
         self, due: Sequence[BulkRounds | DueSeed], *, together: bool = False
     ) -> list[BulkWave | SeedWave]:
-        """The rounds, and the rows of the seeds and resets, in waves. `due` is in the order of the
-        log. If waves may be `together`, consecutive waves of rounds with the same parameters become
-        one BulkWave."""
+        """The rounds, and the rows of seeds and resets, of a log in waves. If waves may be
+        `together`, consecutive waves of rounds with the same parameters become one BulkWave."""
         rounds = [each for each in due if isinstance(each, BulkRounds)]
         seeds = [each for each in due if isinstance(each, DueSeed)]
         all_rounds = BulkRounds.concat(rounds)
@@ -198,12 +176,12 @@ class Arranger:
         if not seeds:
             in_order = all_rounds.take(items.place[order])
             return _cut(in_order, depth[order], together=together)
-        found, seed_rows = list[BulkWave | SeedWave](), _SeedRows(seeds)
+        found, seed_wave = list[BulkWave | SeedWave](), _seed_waves(seeds)
         changes = np.flatnonzero(np.diff(depth[order]) | np.diff(items.kind[order])) + 1
         for places in np.split(order, changes):
             own = items.place[places]
             if items.kind[places[0]] < 0:
-                found.append(seed_rows.wave(own))
+                found.append(seed_wave(own))
             else:
                 found.append(BulkWave(all_rounds.take(own), np.array([0, len(own)])))
         return found
@@ -218,8 +196,7 @@ class Arranger:
 
 
 def _are_apart(rounds: BulkRounds) -> bool:
-    """Whether the rounds of each ladder are all of one kind. Then rounds of different kinds share
-    no player."""
+    """Whether each ladder's rounds are all of one kind: two kinds share no player then."""
     if len(rounds) == 0 or (rounds.kind == rounds.kind[0]).all():
         return True
     pairs = np.unique(rounds.ladder * (rounds.kind.max() + 1) + rounds.kind)
@@ -227,8 +204,7 @@ def _are_apart(rounds: BulkRounds) -> bool:
 
 
 def _cut(rounds: BulkRounds, depth: Ints, *, together: bool) -> list[BulkWave | SeedWave]:
-    """Cut rounds, in the order of rating, where the wave or the kind changes. `depth` (R,) is the
-    wave of each."""
+    """Cut rounds, in the order of rating, where the wave, `depth` (R,), or the kind changes."""
     if not len(rounds):
         return []
     kinds = np.diff(rounds.kind) != 0
@@ -252,11 +228,8 @@ class _Items(NamedTuple):
     """Rounds and rows of seeds in the order of the log. Each is an item."""
 
     sizes: Ints  # (n,) the number of players.
-    kind: Ints
-    """(n,) for a round, its kind. For a row of a seed or a reset, a negative number, which is the
-    same for all rows that can be applied together."""
-    place: Ints
-    """(n,) the place of each round among the rounds, and of each row among the rows of seeds."""
+    kind: Ints  # (n,) a round's kind; a negative number for seeds that apply together.
+    place: Ints  # (n,) the place among the rounds, or among the rows of seeds.
 
 
 def _items_of(due: Sequence[BulkRounds | DueSeed], rounds: BulkRounds) -> _Items:

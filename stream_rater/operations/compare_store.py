@@ -1,8 +1,5 @@
-"""Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
-
-If the log has corrections, the replay is of the log as they edit it. A belief that a correction has
-written may differ from the replay in the fields about the past: see `same_belief`.
-"""
+"""Verifies the store: compares every belief with the sequential replay of the edited log, bit for
+bit. One that a correction has written may differ in the fields about the past (`same_belief`)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,28 +18,21 @@ from stream_rater.contract.corrections import RoundAmended
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
+from stream_rater.replay import ledger, sequential
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import NO_VERDICTS, Content, LoggedRounds, Verdicts
 from stream_rater.replay.edits import indices_by
-from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.replay.sequential import Replay
-from stream_rater.rounds.correction_records import decode
+from stream_rater.rounds import correction_records, validation
 from stream_rater.rounds.seed_records import Seed
-from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import advancing
 
 BATCH = 5000  # The number of beliefs that are compared together.
-
 MOST_AHEAD = 2  # The number of batches that are read from the store ahead.
-
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""The fields of a belief that hold the last published mu and sigma of its player, if a correction
-was not published."""
-
+"""The fields that hold what was last published of a player, if a correction was not published."""
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """The fields of a belief that a correction sets to other values than a replay does."""
-
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
 """Reads the players' records by shard, as `RedisStore.read` does."""
 
@@ -66,15 +56,13 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, expected: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored belief agrees with the replay of the edited log. `found`: the record in the
-    store. `expected`: that of the replay. None means that there is no belief.
-
-    `corrected`: the offsets of the ladder's accepted corrections, seeds and resets; empty if it has
-    no corrections. If a correction was the last to write a belief, the belief's `last` is the
-    correction's offset, and its SET_BY_CORRECTIONS need not be equal. A rebuild keeps `last` where
-    a correction was not published, and UNANNOUNCED need not be equal. It may set `last` to the
-    offset of a seed that changed nothing. A belief without rounds counts as no belief.
-    """
+    """Whether a stored belief, `found`, agrees with the replay of the edited log, `expected`; None:
+    there is no belief. `corrected`: the offsets of the ladder's accepted corrections, seeds and
+    resets; empty if it has no corrections. If a correction was the last to write a belief, the
+    belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need not be equal. A
+    rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be equal. It
+    may set `last` to the offset of a seed that changed nothing. A belief without rounds is no
+    belief."""
     if found == expected:
         return True
     try:
@@ -108,13 +96,14 @@ def compare(
             replayed.run(log, advance)
         return replayed
 
-    replayed = with_verdicts(run, log.records, ladders, window, partitions)
-    verdict, store = replayed.verdict, _Store(shards, read)
+    replayed = ledger.with_verdicts(run, log.records, ladders, window, partitions)
+    verdict = replayed.verdict
 
     def found() -> Iterator[tuple[str, StoredBeliefs, list[bytes]]]:
         for ladder, pool in replayed.replay.pools.items():
-            for rows in _batches(len(pool)):
-                stored = store.of(ladder, pool.names_of(rows))
+            for start in range(0, len(pool), BATCH):
+                rows = np.arange(start, min(start + BATCH, len(pool)))
+                stored = _stored(ladder, pool.names_of(rows), shards, read)
                 yield ladder, stored, pool.records(rows[stored.order])
 
     players = sum(map(len, replayed.replay.pools.values()))
@@ -124,7 +113,7 @@ def compare(
             _compare(verdict, ladder, corrected, stored, expected)
             advance(len(expected))
     for ladder, names in replayed.without_rounds():
-        left = store.of(ladder, StringColumn.of(names))
+        left = _stored(ladder, StringColumn.of(names), shards, read)
         _compare(verdict, ladder, (), left.present(), None)
     return verdict
 
@@ -136,27 +125,24 @@ class _Replayed:
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None,
         cores: Cores, only: Collection[str] | None,
     ) -> None:  # fmt: skip
-        self.replay = Replay(ladders, window, partitions, verdicts, cores=cores)
+        self.replay = sequential.Replay(ladders, window, partitions, verdicts, cores=cores)
         self._arguments = ladders, window, partitions, cores
         self._only = None if only is None else frozenset(only)
         self.verdict = Verdict()
         self.corrected: dict[str, set[int]] = {}
         """By ladder with corrections, the offsets of accepted corrections, seeds and resets."""
-        self._seeds: dict[str, set[int]] = {}
-        """By ladder, the offsets of seeds and resets."""
+        self._seeds: dict[str, set[int]] = {}  # By ladder, the offsets of seeds and resets.
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
-        """By ladder, the players of rounds and seeds that corrections touch. Some may have no round
-        left."""
+        """By ladder, the players whom corrections touch. Some may have no round left."""
 
     def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
-        """Replay the log. `advance` is called with the number of records of each batch. Raises
-        MissingVerdicts."""
+        """Replay the log. `advance` gets the size of each batch. Raises MissingVerdicts."""
         edited = self.replay.log
         with log.validated(edited.validator, *self._arguments) as batches:
             for batch in batches:
-                rejected = list[tuple[Record, Invalid]]()
+                rejected = list[tuple[Record, validation.Invalid]]()
                 for each in edited.accepted(batch, rejected):
                     self._replay(each)
                 self.verdict.rejected.update(invalid.code for _, invalid in rejected)
@@ -166,7 +152,10 @@ class _Replayed:
 
     def _replay(self, each: Content) -> None:
         if isinstance(each, LoggedRounds):
-            own = each if self._only is None else self._chosen(each)
+            own, heads = each, enumerate(each.rounds.heads)
+            if self._only is not None:
+                chosen = [i for i, head in heads if head.ladder in self._only]
+                own = each.take(np.array(chosen, np.int64))
             if not len(own):
                 return
             self.verdict.rounds += len(own)
@@ -181,12 +170,6 @@ class _Replayed:
             self.replay.start_season_at(each)
             self._add_correction(each)
 
-    def _chosen(self, rounds: LoggedRounds) -> LoggedRounds:
-        """The rounds of the ladders that are replayed."""
-        assert self._only is not None
-        own = [i for i, head in enumerate(rounds.rounds.heads) if head.ladder in self._only]
-        return rounds.take(np.array(own, np.int64))
-
     def _add_seed(self, seed: Seed) -> None:
         self.verdict.seeds += 1
         self._seeds.setdefault(seed.ladder, set()).add(seed.offset)
@@ -196,7 +179,7 @@ class _Replayed:
             self._touched.setdefault(seed.ladder, set()).update(gone)
 
     def _add_correction(self, accepted: Record) -> None:
-        correction = decode(accepted, self._ladders)
+        correction = correction_records.decode(accepted, self._ladders)
         if self._only is not None and correction.ladder not in self._only:
             return
         self.corrected.setdefault(correction.ladder, set()).add(accepted.offset)
@@ -216,8 +199,7 @@ class _Replayed:
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the players who have no round left, in batches, each with its ladder. The pools get
-        rows for them."""
+        """Yield ladders with players who have no round left, in batches, in rows of the pools."""
         for ladder, players in self._touched.items():
             left_out, pool = sorted(players), self.replay.pools.get(ladder)
             if pool is not None:
@@ -243,40 +225,26 @@ class StoredBeliefs(NamedTuple):
         return StoredBeliefs(self.order[own], self.names.take(own), records)
 
 
-class _Store:
-    """Reads the beliefs of one ladder's players from the store."""
-
-    def __init__(self, shards: int, read: Read) -> None:
-        self._shards = shards
-        self._read = read
-
-    def of(self, ladder: str, names: StringColumn) -> StoredBeliefs:
-        """The records of these players, shard by shard."""
-        owners = shards_of_names(names, self._shards)
-        order = np.argsort(owners, kind="stable")
-        sorted_names, owners = names.take(order), owners[order]
-        ladders, zeros = LadderColumn(StringColumn.of([ladder])), np.zeros(len(order), np.int64)
-        players = PlayerColumn(ladders, zeros, sorted_names)
-        used, starts = np.unique(owners, return_index=True)
-        spans = pairwise([*starts.tolist(), len(order)])
-        asked = {s: players[a:b] for s, (a, b) in zip(used.tolist(), spans, strict=True)}
-        stored = self._read(asked) if asked else {}
-        records = [record for shard in asked for record in stored[shard].records]
-        return StoredBeliefs(order, sorted_names, records)
-
-
-def _batches(players: int) -> Iterator[Ints]:
-    """Yield the rows of so many players, in batches."""
-    for start in range(0, players, BATCH):
-        yield np.arange(start, min(start + BATCH, players))
+def _stored(ladder: str, names: StringColumn, shards: int, read: Read) -> StoredBeliefs:
+    """The records of these players in the store, shard by shard."""
+    owners = shards_of_names(names, shards)
+    order = np.argsort(owners, kind="stable")
+    sorted_names, owners = names.take(order), owners[order]
+    ladders, zeros = LadderColumn(StringColumn.of([ladder])), np.zeros(len(order), np.int64)
+    players = PlayerColumn(ladders, zeros, sorted_names)
+    used, starts = np.unique(owners, return_index=True)
+    spans = pairwise([*starts.tolist(), len(order)])
+    asked = {s: players[a:b] for s, (a, b) in zip(used.tolist(), spans, strict=True)}
+    stored = read(asked) if asked else {}
+    records = [record for shard in asked for record in stored[shard].records]
+    return StoredBeliefs(order, sorted_names, records)
 
 
 def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int], stored: StoredBeliefs,
     expected: Sequence[bytes] | None,
 ) -> None:  # fmt: skip
-    """Compare some beliefs of a ladder, and note the result in the verdict. `expected`: the records
-    of the replay, in the same order; None: no player has a belief."""
+    """Compare some beliefs with those of the replay, `expected`; None: nobody has one."""
     found = stored.records
     verdict.beliefs += len(found)
     due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected

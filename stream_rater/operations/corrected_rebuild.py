@@ -3,14 +3,12 @@
 - An estimator applies a correction: it sends the correction's parts to the updaters. The rebuild
   replays the log as the applied corrections edit it. Corrections that are not applied, or only in
   part, are left to the workers, as unfinished rounds are.
-- The parts of an applied correction may still be pending. Then the store does not have the
-  corrected beliefs yet. So the players in these parts are replayed once more, without this
-  correction and later ones.
+- Where the parts of an applied correction are pending, the store does not have the corrected
+  beliefs yet: their players are replayed once more, without this correction and later ones.
 - A correction in progress may have reached some players already. The parts of these players hold
   their whole records.
-- The rebuild writes the ladder events of corrections again, as its replay finds them. So these
-  events belong to the log that was replayed, even if their topic was lost or comes from an older
-  copy.
+- The rebuild writes the ladder events of corrections again, as its replay finds them: so they
+  belong to this log, even if their topic was lost or comes from an older copy.
 - A correction may change a rating too little to be published at once. It is published with the
   player's next event. The topic `rating-changed` shows what was last published.
 """
@@ -37,15 +35,11 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Table, newcomers
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import verdicts_of_log
-from stream_rater.rounds.correction_records import decode
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import is_seed
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds import correction_records, decoder, seed_records, validation
 
 
 class LastPublished(NamedTuple):
-    """The mu, sigma and rounds in a player's last published event, and the event's source
-    offset."""
+    """The mu, sigma, rounds and source offset of a player's last published event."""
 
     offset: int
     mu: float
@@ -58,16 +52,15 @@ class Edition(NamedTuple):
 
     verdicts: Verdicts  # The verdicts on the corrections that count (`corrected.verdicts_of_log`).
     limits: Mapping[str, int]
-    """By ladder, the offset of the first applied correction that this edition leaves out. The
-    edition is for the players whose pending parts are of this correction."""
+    """By ladder, the offset of the first correction left out, whose players it is for."""
 
 
 def editions(
     read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
     cutoff: Cutoff,
 ) -> list[Edition]:  # fmt: skip
-    """The editions of the log. The first one has all applied corrections, and is for all players
-    without pending correction parts. `read_log` yields the whole log at each call."""
+    """The editions of the log, which `read_log` yields at each call. The first one has all applied
+    corrections, and is for all players without pending correction parts."""
     pending: dict[str, set[int]] = {}
     for (ladder, _), offset in cutoff.pending_corrections().items():
         pending.setdefault(ladder, set()).add(offset)
@@ -81,7 +74,7 @@ def editions(
 
         def applied_records(limits: Mapping[str, int] = limits) -> Iterator[Record]:
             for record in read_log():
-                no_correction = not kind_of(record) or is_seed(record)
+                no_correction = not decoder.kind_of(record) or seed_records.is_seed(record)
                 if no_correction or _is_applied(record, ladders, partitions, cutoff, limits):
                     yield record
 
@@ -92,12 +85,11 @@ def editions(
 def _is_applied(
     record: Record, ladders: Ladders, partitions: int, cutoff: Cutoff, limits: Mapping[str, int]
 ) -> bool:
-    """Whether the correction in a record is applied and within the limits. A correction is applied
-    if its offset is committed, or if a later part of its ladder was sent. An invalid correction
-    counts as applied."""
+    """Whether the correction in a record is applied, and within the limits: its offset is
+    committed, or a later part of its ladder was sent. An invalid correction counts as applied."""
     try:
-        ladder = decode(record, ladders, partitions).ladder
-    except Invalid:
+        ladder = correction_records.decode(record, ladders, partitions).ladder
+    except validation.Invalid:
         return True
     sent = max(cutoff.sent(record.partition), cutoff.furthest(ladder))
     return record.offset < min(sent, limits.get(ladder, sent))
@@ -107,12 +99,9 @@ def to_restate(
     applied: Verdicts, recorded: CorrectionsByLadder, validate_all: Callable[[], Verdicts]
 ) -> CorrectionsByLadder:
     """By ladder, its corrections as a replay of the log finds them, for each ladder whose ladder
-    events say otherwise. These events may belong to another log, or were lost with their topic.
-
-    `applied`: the verdicts on the applied corrections. `noted`: the corrections in the ladder
-    events. `validate_all`: gives the verdicts on all corrections in the log. The events of a
-    correction in progress stay, if the log agrees.
-    """
+    events, `recorded`, say otherwise: they may belong to another log, or were lost with their
+    topic. `applied`: the verdicts on the applied corrections. `validate_all`: gives those on all
+    corrections in the log. The events of a correction in progress stay, if the log agrees."""
     found = _expected_events(applied)
     known = {(ladder, each.place) for ladder, group in found.items() for each in group}
     others = {(ladder, each.place) for ladder, group in recorded.items() for each in group} - known
@@ -135,16 +124,14 @@ def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:
 
 
 def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
-    """The ladders in whose beliefs corrections may have left values. They have applied corrections,
-    or a correction in progress that has reached some players."""
+    """The ladders in whose beliefs corrections, applied or in progress, may have left values."""
     return {*verdicts.edits, *(ladder for ladder, _ in cutoff.corrected)}
 
 
 def last_published(
     changes: Iterable[RatingChanged], wanted: Callable[[str], bool] = lambda _: True
 ) -> dict[Player, LastPublished]:
-    """What was last published of each player of the wanted ladders. `changes`: all events, in any
-    order."""
+    """What was last published of each player of the wanted ladders, by all events in any order."""
     found: dict[Player, LastPublished] = {}
     for each in changes:
         player = each.ladder, each.player
@@ -154,8 +141,7 @@ def last_published(
 
 
 class CorrectionTraces:
-    """Restores in rebuilt beliefs the values that corrections have left in the store. It has
-    nothing to do with the marks that a rebuild writes to the shards."""
+    """Restores in rebuilt beliefs the values that corrections, not marks, left in the store."""
 
     def __init__(
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
@@ -180,11 +166,9 @@ class CorrectionTraces:
         return not self._limits if pending is None else pending == self._limits.get(player[0])
 
     def restored(self, beliefs: BeliefColumn) -> BeliefColumn:
-        """The replayed beliefs of this edition's players, with the values that corrections left.
-
-        The replay includes all applied corrections. A player is left out if nothing was published
-        of the player and all the player's parts are pending: the store has no such belief yet.
-        """
+        """The replayed beliefs of this edition's players, with the values that corrections left. A
+        player is left out if nothing was published of the player and all the player's parts are
+        pending: the store has no such belief yet."""
         pending = self._cutoff.all_pending(beliefs.players)
         unknown = (self._corrected_among(beliefs.players) & pending).tolist()
         both = zip(beliefs.players, unknown, strict=True)
@@ -245,8 +229,7 @@ class CorrectionTraces:
         return BeliefColumn(beliefs.players, StringColumn.of_bytes(records))
 
     def _as_sent(self, players: Sequence[Player], records: list[bytes]) -> Beliefs:
-        """The beliefs in the records of these players, or those in correction parts if these are
-        later."""
+        """The beliefs in these players' records, or in correction parts that are later."""
         last = belief_record.headers_of(records)["last"]
         sent = [(i, self._sent.pop(each)) for i, each in enumerate(players) if each in self._sent]
         for i, (offset, data) in sent:
@@ -257,8 +240,7 @@ class CorrectionTraces:
         return found
 
     def _last_published(self, players: Sequence[Player]) -> Table:
-        """(P,) what was last published of each player, as fields of LastPublished: the initial
-        values, if there was no event."""
+        """(P,) what was last published of each player; without an event the initial values."""
         initial = {ladder: self._initial(ladder) for ladder in {of for of, _ in players}}
         found = [self._published.pop(each, initial[each[0]]) for each in players]
         return np.array(found, PUBLISHED)

@@ -1,7 +1,4 @@
-"""Builds the events that `stream-rater correct` sends, and describes them for people.
-
-All events are validated by the rules of the service before one of them is sent.
-"""
+"""Builds, validates and describes the events that `stream-rater correct` sends."""
 
 import math
 import sys
@@ -14,8 +11,7 @@ import msgspec
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract import corrections
-from stream_rater.contract.events import shown, to_json
+from stream_rater.contract import corrections, events
 from stream_rater.contract.record import Record
 from stream_rater.operations.input_file import file_failures
 from stream_rater.replay.files import name_of, read_lines
@@ -25,12 +21,8 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted
 
 APPLIED = "corrections-applied"  # The event type that applies the deferred corrections.
-
 AFTER_ALL = 2**62  # An offset after all changes of a ladder.
-
-PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"
-"""A placeholder for the time of a round that an amendment does not change."""
-
+PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"  # For a round whose time an amendment leaves.
 IF_BATCHED = ", once `correct apply` is sent"
 
 
@@ -55,7 +47,7 @@ class Planned(NamedTuple):
         place = self.place or f"ladder {self.ladder!r}"
         about = f", {self.subject}" if self.subject else ""
         cure = _CURES.get(invalid.code, "")
-        return shown(f"{place}{about}: {invalid.code}: {invalid}{cure and f': {cure}'}")
+        return events.shown(f"{place}{about}: {invalid.code}: {invalid}{cure and f': {cure}'}")
 
 
 _CURES = {
@@ -82,8 +74,7 @@ def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned
 
 
 def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
-    """The correction that replaces the standings of a round by those in a file. Raises Failed or
-    BadConfiguration."""
+    """The correction that replaces a round's standings. Raises Failed or BadConfiguration."""
     with file_failures():
         text = b"".join(read_lines(path))
     name = name_of(path)
@@ -116,9 +107,8 @@ def removed(
     ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
     place: str = "", seed: bool = False,
 ) -> Planned:  # fmt: skip
-    """The correction that removes a player from the rounds of a span of time. `place`: the place
-    in a file that names the player; empty without a file. `seed`: whether the player is removed
-    from the seeds and resets of the span, too."""
+    """The correction that removes a player from the rounds of a span of time, and with `seed` from
+    its seeds and resets. `place`: where a file names the player; empty without a file."""
     times = {"from": since, "until": until}
     span = {name: time for name, time in times.items() if time is not None}
     of_span = f"the rounds completed {' '.join(map(' '.join, span.items()))}"
@@ -141,8 +131,7 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
 
 
 def season_number(text: str) -> int:
-    """A season's number, given in digits or as a form of the present date (UTC), as of
-    `time.strftime`. Raises BadConfiguration."""
+    """A season's number, in digits or as a form of the UTC date. Raises BadConfiguration."""
     written = time.strftime(text, time.gmtime()) if "%" in text else text
     if not (written.isascii() and written.isdecimal() and len(written) < 20):
         raise BadConfiguration(
@@ -175,7 +164,7 @@ def _planned(
     event |= {"reason": reason} if reason else {}
     event |= {"batched": True} if batched else {}
     try:
-        value = to_json(event)
+        value = events.to_json(event)
     except UnicodeEncodeError:
         raise BadConfiguration(f"{kind}: {subject or repr(ladder)}: ids must be UTF-8") from None
     effect = f"ladder {ladder!r}: {effect}{IF_BATCHED if batched else ''}"
@@ -186,11 +175,8 @@ def _planned(
 
 
 def checked(record: Record, ladders: Ladders) -> corrections.Correction:
-    """The correction in a record, validated by all rules that need only the record. These include
-    the rules for the standings of an amended round. Raises Invalid.
-
-    Whether its ladder accepts corrections depends on the offset: see `check_accepting`.
-    """
+    """The correction in a record, validated by all rules that need only the record, those for
+    amended standings among them. Raises Invalid. `check_accepting` asks about the offset."""
     correction = well_formed(record, ladders)
     if isinstance(correction, corrections.RoundAmended):
         message = amended_message(correction, PLACEHOLDER_TIME, 1.0, math.inf)
@@ -216,8 +202,7 @@ EndOf = Callable[[str], int]  # A function that gives the end offset of a ladder
 def rejection_now(
     correction: corrections.Correction, ladders: Ladders, end_of: EndOf
 ) -> Invalid | None:
-    """The reason why the ladder of a correction accepts no corrections now; None if it accepts
-    them."""
+    """Why the ladder of a correction accepts no corrections now; None if it accepts them."""
     offsets = ladders.offsets(correction.ladder)
     if not any(rejection(correction, ladders, offset) for offset in offsets):
         return None  # the ladder accepts corrections at every offset
@@ -237,8 +222,7 @@ def check_accepting(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) ->
 
 
 def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
-    """Raise Failed if there are error lines. A single line is the text of the error. Of several
-    lines, the first SHOWN_LINES are printed on standard error."""
+    """Raise Failed if there are error lines: with a single one, or after the first SHOWN_LINES."""
     if len(bad) == 1:
         raise Failed(bad[0])
     for line in bad[:SHOWN_LINES]:
@@ -250,14 +234,13 @@ def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
 def announce(plan: Sequence[Planned]) -> None:
     """Print on standard error the effect of each correction, for the first SHOWN_LINES of them."""
     for planned in plan[:SHOWN_LINES]:
-        print(shown(planned.effect), file=sys.stderr)
+        print(events.shown(planned.effect), file=sys.stderr)
     if left := plan[SHOWN_LINES:]:
         print(f"and {counted(len(left), 'correction')} more", file=sys.stderr)
 
 
 def players_in_file(path: Path) -> list[tuple[str, str]]:
-    """The players in a file with one id a line, each once, with their places in the file. Raises
-    Failed."""
+    """The players in a file with one id a line, each once, with their places. Raises Failed."""
     players: dict[str, str] = {}
     with file_failures():
         for number, line in enumerate(read_lines(path), 1):

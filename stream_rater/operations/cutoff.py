@@ -1,5 +1,5 @@
 """Finds the cut-off of each player: the last round that the store includes when `applied` is g. A
-rebuild replays the player's rounds up to the cut-off.
+rebuild replays the player's rounds up to it.
 
 g is the updaters' committed offset: all parts before it are published, and no later part is. The
 cut-off of a player depends on the player's parts:
@@ -14,15 +14,14 @@ cut-off of a player depends on the player's parts:
 
 If any part was deleted, the remaining ones may be older parts that were sent again. Then the last
 event of a player, which `rating-changed` keeps for ever, is a lower bound of what was published.
-
 A row of a seed or a reset counts as a row of a round, also if it changed nothing: the part was
 sent, and so were all earlier parts of the player. It is not a correction, and has no record.
 
 Updaters ignore a part that was cut for fewer shards than there are, or for fewer than a mark before
 it names. Such a part does not count here. If it is pending before any such mark, it must not belong
 to a committed round, because no worker would send it again: updaters of as many shards must apply
-it first. A part behind such a mark was sent by a process that the group had already excluded. The
-next owner of its rounds sent them again, for the number of shards at that time.
+it first. A part behind such a mark is of a process that the group had already excluded: the next
+owner of its rounds sent them again, for the number of shards at that time.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,35 +29,28 @@ from itertools import islice
 
 import numpy as np
 
+from stream_rater.columns import kernels, sharding
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.decoder import PartView, Rows
-from stream_rater.pipeline.parts.schema import EVIDENCE_COLUMNS, NotAPart, RebuildMark, UnknownPart
 from stream_rater.rating.model import Evidence
 from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 ANY_KERNEL = 2**62  # A number above all kernel versions.
-
 AT_ONCE = 10_000  # The largest number of events that are recorded at a time.
-
-Offsets = Mapping[int, int]
-"""The committed offset of every partition; 0 where nothing was committed."""
+Offsets = Mapping[int, int]  # The committed offset of each partition; 0 if nothing was committed.
 NO_OFFSETS: dict[int, int] = {}
 
 
 class Proof:
     """The evidence in pending parts, and the rounds for which the replay has other evidence.
-
-    Workers will apply these parts as they are. If a part was computed from beliefs of another
-    history, or by other parameters, the ratings after it are not those of the replay.
-    """
+    Workers apply these parts as they are: if one was computed from beliefs of another history, or
+    by other parameters, the ratings after it are not those of the replay."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[int, int], bytes] = {}
@@ -68,10 +60,9 @@ class Proof:
         """The offsets of rounds with a pending part that has other evidence than the replay."""
 
     def add(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
-        """Note the evidence in the rows `which` of parts. `rows`: the players' rows. `offsets`: the
-        offsets of their rounds. Does nothing if a part is of another kernel version, because its
-        evidence cannot be compared."""
-        if not len(which) or any(each.kernel != KERNEL_VERSION for each in parts.rules):
+        """Note the evidence in the rows `which` of parts, for these rows of players and offsets of
+        rounds. Evidence of another kernel version cannot be compared, and is not noted."""
+        if not len(which) or any(each.kernel != kernels.KERNEL_VERSION for each in parts.rules):
             return
         evidence = np.ascontiguousarray(parts.evidence[which])
         for row, offset, each in zip(rows.tolist(), offsets.tolist(), evidence, strict=True):
@@ -79,11 +70,10 @@ class Proof:
         self._least = min(self._least, int(offsets.min()))
 
     def compare(self, rows: Ints, offsets: Ints, evidence: Evidence) -> None:
-        """Compare the evidence that a replay has computed for the players in these rows, in rounds
-        at these offsets, with that in pending parts."""
+        """Compare a replay's evidence, for these rows of players and offsets of rounds."""
         if int(offsets.max(initial=-1)) < self._least:
             return
-        found = np.full((len(rows), EVIDENCE_COLUMNS), np.nan)
+        found = np.full((len(rows), schema.EVIDENCE_COLUMNS), np.nan)
         found[:, : evidence.shape[1]] = evidence
         for row, offset, each in zip(rows.tolist(), offsets.tolist(), found, strict=True):
             waiting = self._waiting.get((row, offset))
@@ -137,19 +127,17 @@ class Cutoff:
     """The cut-off of each player: the source offset of the last round that counts."""
 
     def __init__(
-        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = KERNEL_VERSION,
+        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = kernels.KERNEL_VERSION,
         *, everything: bool = False, replayed: dict[int, int] = NO_OFFSETS,
         lost: Collection[int] = (),
     ) -> None:  # fmt: skip
-        """`everything`: each round before `sent` counts, because the parts are of another history
-        (`torn_logs`). `replayed`: by partition, up to where an earlier rebuild took all rounds for
-        that reason. `lost`: the partitions that lost records. A part, or an event, that names a
-        lower offset than `replayed`, or any of these partitions, says nothing: it may be of a lost
-        round."""
+        """`everything`: each round before `sent` counts, as the parts are of another history
+        (`lost_rounds`). `replayed`: by partition, up to where an earlier rebuild took all rounds
+        for that reason. `lost`: the partitions that lost records. A part, or an event, that names a
+        lower offset than `replayed`, or any of these partitions, may be of a lost round: it is left
+        out."""
         self._everything = everything
-        self.closes = bool(lost)
-        """Whether the rebuild closes partitions (`lost_rounds`). Then it publishes all that was
-        not published yet."""
+        self.closes = bool(lost)  # Whether it closes partitions, and publishes what was not yet.
         since = replayed | dict.fromkeys(lost, NONE_AFTER)
         self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
@@ -163,27 +151,20 @@ class Cutoff:
         self._elsewhere = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in shards that were formerly the player's."""
         self._after = _OffsetByRow(self.players, np.minimum, NONE_AFTER)
-        """The smallest source offset from g on."""
+        """The smallest offset from g on."""
         self._published = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset in published events."""
-        self._shards_in_mark: dict[int, int] = {}
-        """By shard, the number of shards that its last mark names."""
-        self.tails: dict[int, int] = {}
-        """By shard, the checksum of the last record before g."""
-        self.proof = Proof()
-        """The evidence in the parts from g on."""
-        self.with_parts: set[int] = set()
-        """The shards with parts."""
-        self._furthest: dict[str, int] = {}
-        """By ladder, the largest source offset of any part."""
+        self._shards_in_mark: dict[int, int] = {}  # By shard, how many shards its last mark names.
+        self.tails: dict[int, int] = {}  # By shard, the checksum of the last record before g.
+        self.proof = Proof()  # The evidence in the parts from g on.
+        self.with_parts: set[int] = set()  # The shards with parts.
+        self._furthest: dict[str, int] = {}  # By ladder, the largest source offset of any part.
         self.corrected: dict[Player, tuple[int, bytes]] = {}
-        """By player, the offset and the record of the correction part before g that the store had
-        applied."""
+        """By player, the offset and the record of the last correction part before g."""
         self._corrections: dict[Player, list[int]] = {}
-        """By player, the offsets of corrections in pending parts."""
+        """By player, the corrections in pending parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
-        """The players and source offsets of ignored parts. These parts may be the only ones of
-        their rounds."""
+        """The players and source offsets of ignored parts, some the only ones of their rounds."""
 
     def add(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
@@ -195,8 +176,7 @@ class Cutoff:
             self._add_batch(list(islice(left, len(group))), decoder.read_all(group, self._kernel))
 
     def _add_batch(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
-        """Note the parts in some records. `parts`: the part in each record, all decoded together;
-        None where a record is not in the present form of parts."""
+        """Note the parts in records; None where one is not in the present form of parts."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         ignored = list[bool]()
         for part, each in zip(parts, records, strict=True):
@@ -234,9 +214,8 @@ class Cutoff:
             self._published.add(self.players.rows(players)[chosen], offsets[chosen])
 
     def check(self) -> None:
-        """Check the ignored parts, once all parts are recorded. Raises Misplaced if an ignored part
-        belongs to a committed round, and no other part of its player shows that this round is
-        applied or pending."""
+        """Raise Misplaced if an ignored part belongs to a committed round, and no other part of its
+        player shows that this round is applied or pending. All parts must be recorded."""
         for players, offsets in self._ignored:
             partition = self._partitions(players)
             rows = self.players.rows(players)
@@ -253,7 +232,7 @@ class Cutoff:
 
     def _partitions(self, players: PlayerColumn) -> Ints:
         """(P,) the partition of the rounds of each player."""
-        homes = [partition_of(each, len(self._sent)) for each in players.ladders.texts]
+        homes = [sharding.partition_of(each, len(self._sent)) for each in players.ladders.texts]
         return np.array(homes, np.int64)[players.ladder]
 
     def counts(self, players: PlayerColumn, offsets: Ints) -> Flags:
@@ -276,21 +255,19 @@ class Cutoff:
             yield from zip((names[i] for i in players.ladder), offsets.tolist(), strict=True)
 
     def _takes_effect(self, cut_for: int, record: Record) -> bool:
-        """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
-        unknown)."""
+        """Whether updaters apply, or did, a part that was cut for so many shards (0: unknown)."""
         marked = self._shards_in_mark.get(record.partition, 0)
         return not 0 < cut_for < (self._shards if self._is_pending(record) else marked)
 
     def _is_of_former_owner(self, cut_for: int, record: Record) -> bool:
-        """Whether a part that was cut for `cut_for` shards lies behind a mark that names more. Then
+        """Whether a part lies behind a mark that names more shards than it was cut for: then
         another worker owned the rounds by that time, and has sent them again."""
         return 0 < cut_for < self._shards_in_mark.get(record.partition, 0)
 
     def _add_single(self, record: Record) -> None:
-        """Note a record that is not in the present form of parts: a part of an older kernel, a
-        mark, or no part."""
+        """Note a part of an older kernel, a mark, or no part."""
         if record.unreadable:
-            raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
+            raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
             if correction_parts.is_correction(record.value or b""):
                 self._add_correction(record)
@@ -299,10 +276,10 @@ class Cutoff:
                 self._add_seeds(record)
                 return
             part = schema.decode(record.value or b"", self._newest_kernel(record), oldest=0)
-        except RebuildMark as mark:
+        except schema.RebuildMark as mark:
             self._shards_in_mark[record.partition] = mark.shards
             return
-        except NotAPart:
+        except schema.NotAPart:
             return
         rounds = [part.rounds[i] for i in part.round_index.tolist()]
         ladders = [each.ladder for each in rounds]
@@ -324,8 +301,8 @@ class Cutoff:
         self._add_part(record, part.shards, part.column, part.offset)
 
     def _newest_kernel(self, record: Record) -> int:
-        """The newest kernel version that a part may have. Updaters of this release must be able to
-        apply a pending part. An applied part only shows which rounds its players had."""
+        """The newest kernel version that a part may have: updaters of this release must apply a
+        pending one, but an applied one only shows which rounds its players had."""
         return self._kernel if self._is_pending(record) else ANY_KERNEL
 
     def _add_correction(self, record: Record) -> None:
@@ -347,16 +324,14 @@ class Cutoff:
                 self._add_corrected(player, part.offset, data)
 
     def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
-        """Note a record from a correction part before g. The store did not apply it if the player
-        already had a record of this correction or a later one: a paused worker sent it again,
-        perhaps by another kernel version."""
+        """Note a record from a correction part before g, unless the player has one of this
+        correction or later: a paused worker sent it again, perhaps by another kernel version."""
         known = self.corrected.get(player)
         if known is None or offset > known[0]:
             self.corrected[player] = offset, data
 
     def pending_corrections(self) -> dict[Player, int]:
-        """The players whom pending parts will correct, each with the offset of the first such
-        correction whose part is not applied yet."""
+        """The players whom pending parts correct, with the offset of the first one to apply."""
         players = list(self._corrections)
         applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
         found = {}
@@ -388,11 +363,10 @@ class Cutoff:
     def _add_rows(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
-        """Note the rows of the parts in these records. `sizes`: the number of rows of each record.
-        `players`, `offsets`: the player and the source offset of each row."""
+        """Note the rows of these records' parts, so many of each, by player and source offset."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         pending = np.repeat(np.array([self._is_pending(each) for each in records]), sizes)
-        at_home = shards_of_names(players.names, self._shards) == shard
+        at_home = sharding.shards_of_names(players.names, self._shards) == shard
         misplaced = pending & ~at_home
         if misplaced.any():
             which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")
@@ -418,8 +392,7 @@ class Cutoff:
         return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
-        """(P,) the cut-off of the players in these rows of `players`, whose rounds are in these
-        partitions."""
+        """(P,) the cut-off of the players in these rows, whose rounds are in these partitions."""
         reached = self._sent[partitions] - 1  # each look at a table waits for distant memory
         if self._after:
             after = self._after.of(rows)

@@ -1,7 +1,4 @@
-"""`stream-rater demo --embedded`: plays a season with a cheater in memory, in one thread.
-
-It shows the work of the service without any server. Nothing is durable.
-"""
+"""`stream-rater demo --embedded`: plays a season with a cheater in memory, without any server."""
 
 import random
 import time
@@ -15,17 +12,15 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.operations.compare_store import compare
-from stream_rater.operations.corrections import removed
+from stream_rater.operations import compare_store, corrections
 from stream_rater.operations.dry_run import Move, move
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.embedded import SHARDS, EmbeddedEngine
+from stream_rater.runtime.engine import SHARDS, EmbeddedEngine
 
 LADDER = "ranked"
 PLAYERS = 60
 LOBBY = 8
 SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
-
 SEED = 1
 CHEATER = 23  # The index of a player of ordinary skill who plays from the first round on.
 CHEAT = 1200.0  # The rating points by which the cheater plays above the hidden skill.
@@ -36,8 +31,7 @@ class DemoSeason:
 
     def __init__(self) -> None:
         self.engine = EmbeddedEngine()
-        self.newest: dict[str, RatingChanged] = {}
-        """The latest rating change by player."""
+        self.newest: dict[str, RatingChanged] = {}  # The latest rating change by player.
         self.wins = Counter[str]()
         self.updates = 0
         self._rng = random.Random(SEED)
@@ -61,10 +55,9 @@ class DemoSeason:
             events.clear()
 
     def remove(self, player: str) -> list[Move]:
-        """Remove a player from all rounds, as `stream-rater correct remove` does. Returns the
-        players who moved, the removed one first."""
+        """Remove a player, as `correct remove` does. Returns who moved, the removed one first."""
         before = dict(self.newest)
-        planned = removed(LADDER, player, None, None, "cheated", batched=False)
+        planned = corrections.removed(LADDER, player, None, None, "cheated", batched=False)
         self.engine.log.submit(0, planned.value, planned.headers, received_s=time.time())
         self.engine.settle()
         self._follow()
@@ -75,10 +68,9 @@ class DemoSeason:
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
     def verify(self) -> int:
-        """Compare all beliefs with a replay of the corrected log, as `stream-rater verify` does.
-        Returns their number. Raises Failed if one differs."""
+        """Compare all beliefs with a replay, as `verify` does. Returns their number."""
         log, store = self.engine.log, self.engine.store
-        verdict = compare(
+        verdict = compare_store.compare(
             LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
             lambda asked: {shard: store.read(shard, players) for shard, players in asked.items()},
         )  # fmt: skip
@@ -94,8 +86,7 @@ def player_id(index: int) -> str:
 
 
 def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
-    """The JSON of a round: some players, in the order of performances that vary around their true
-    skills. `skills`: the true skill of each player, in rating points."""
+    """The JSON of a round: some players, by performances that vary around these true skills."""
     lobby = rng.sample(range(len(skills)), LOBBY)
     cheats = {CHEATER: CHEAT}
     order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))

@@ -1,8 +1,5 @@
-"""`stream-rater correct … --dry-run`: computes how corrections would change ratings. It sends
-nothing.
-
-Only a dry run on Kafka needs the packages of the service.
-"""
+"""`stream-rater correct … --dry-run`: computes how corrections would change ratings, and sends
+nothing. Only a dry run on Kafka needs the packages of the service."""
 
 import sys
 import time
@@ -13,17 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config.errors import named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Record
-from stream_rater.operations import corrections
+from stream_rater.operations import corrections, input_file
 from stream_rater.operations.corrections import Planned
-from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import RatingLine, rating_lines
-from stream_rater.replay.sequential import Replay
 from stream_rater.replay.what_if import CorrectionPreview, preview_corrections
 from stream_rater.runtime.progress import counted
 
@@ -35,8 +29,7 @@ class Move(msgspec.Struct):
     player: str
     rating_before: float | None  # The displayed rating; None where the player has no round.
     rating_after: float | None
-    difference: float | None
-    """The rating after less the rating before; None where one of them is None."""
+    difference: float | None  # The rating after less that before; None where one of them is None.
     rounds_before: int
     rounds_after: int
 
@@ -46,9 +39,8 @@ class DryRun(NamedTuple):
 
     ladder: str
     moves: list[Move] | None
-    """The players whose ratings would change. Players without a round before or after the
-    corrections come first, then the others, the largest difference first. None if all corrections
-    would be rejected."""
+    """The players whose ratings would change: those without a round before or after first, then by
+    the largest difference. None if all corrections would be rejected."""
     summary: str  # A sentence with the numbers of players and rounds that would change.
     rejected: list[str]  # An error line for each correction that would be rejected.
     corrections: int  # The number of corrections that the command would send.
@@ -59,24 +51,20 @@ class DryRun(NamedTuple):
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
-    """Replay the ladder's log without and with these corrections. `file`: a file of rounds; None
-    for the log on Kafka.
-
-    If the corrections would be deferred, the replay applies them with all that the log has
-    deferred. Raises BadConfiguration or Failed.
-    """
-    ladders, ladder = ladders_of_settings(settings), plan[0].ladder
+    """Replay the ladder's log, or a file of rounds, without and with these corrections; deferred
+    ones with all that the log has deferred. Raises BadConfiguration or Failed."""
+    ladders, ladder = files.ladders_of_settings(settings), plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
         plan = [*plan, corrections.applied(ladder, "")]
     if file is not None:
-        with file_failures():
-            preview = _preview(RoundsFile(file).records, plan, ladders, settings)
+        with input_file.file_failures():
+            preview = _preview(input_file.RoundsFile(file).records, plan, ladders, settings)
     else:
         from stream_rater import places
-        from stream_rater.operations.live_log import live_log
+        from stream_rater.operations.ladder_replay import live_log
 
-        with named_failures(), places.opened(settings) as place:
+        with errors.named_failures(), places.opened(settings) as place:
             corrections.check_accepting(plan, ladders, place.end_of)
             read_log, partition = live_log(place, ladders, ladder)
             preview = _preview(
@@ -92,8 +80,7 @@ def _preview(
     settings: Settings, partition: int = 0, partitions: int = ANYWHERE,
     received_s: float = float("inf"),
 ) -> CorrectionPreview:  # fmt: skip
-    """`read_log`: yields all records at each call. `received_s`: the time at which a correction
-    that is sent now is received, Unix seconds."""
+    """`received_s`: when a correction that is sent now is received, Unix seconds."""
     corrections.announce(plan)
     records = [
         Record(partition, 0, planned.value, planned.headers, received_s=received_s)
@@ -108,7 +95,10 @@ def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
     rejected = [plan[i].rejected(invalid) for i, invalid in preview.rejected]
     if rejected and len(rejected) >= sum(p.kind != corrections.APPLIED for p in plan):
         return DryRun(ladder, None, "", rejected, len(plan))
-    before, after = _lines(preview.before, ladder), _lines(preview.after, ladder)
+    pools = (each.pools.get(ladder) for each in (preview.before, preview.after))
+    before, after = (
+        {line.player: line for line in rating_lines(ladder, pool)} if pool else {} for pool in pools
+    )
     every = before | after
     moves = [
         move(before.get(player), after.get(player))
@@ -121,17 +111,9 @@ def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
         f"{len(moves):,} of {players} would move; {preview.touched:,} of {rounds}{seeds} would be "
         "touched"
     )
-    return DryRun(ladder, sorted(moves, key=_largest_first), summary, rejected, len(plan))
-
-
-def _lines(replay: Replay, ladder: str) -> dict[str, RatingLine]:
-    pool = replay.pools.get(ladder)
-    lines = [] if pool is None else rating_lines(ladder, pool, records=False)
-    return {line.player: line for line in lines}
-
-
-def _largest_first(move: Move) -> tuple[bool, float, str]:
-    return move.difference is not None, -abs(move.difference or 0.0), move.player
+    # the largest difference first
+    moves.sort(key=lambda m: (m.difference is not None, -abs(m.difference or 0.0), m.player))
+    return DryRun(ladder, moves, summary, rejected, len(plan))
 
 
 def move(old: RatingLine | RatingChanged | None, new: RatingLine | RatingChanged | None) -> Move:

@@ -1,9 +1,7 @@
-"""`stream-rater erase`: writes the log again under a pseudonym (`migrate`).
-
-On Kafka the new log is a new generation: the topics of another prefix, which have the same Redis.
-At the end, tombstones for the player show the erasure to subscribers of the old topics. A data
-file is written from nothing, so no page of it can hold the id, and takes the place of the old one.
-"""
+"""`stream-rater erase`: writes the log again under a pseudonym (`migrate`). On Kafka this is a new
+generation: the topics of another prefix, which have the same Redis. At the end, tombstones show the
+erasure to subscribers of the old topics. A data file is written from nothing, so no page of it can
+hold the id, and takes the place of the old one."""
 
 import secrets
 
@@ -16,7 +14,7 @@ from stream_rater.operations.migrate import Migration, mentions_in
 from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
 from stream_rater.places import checks
 from stream_rater.rounds.validation import id_mistake
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted
 
 RANDOM_BYTES = 8  # The number of random bytes in a pseudonym that the operator has not chosen.
@@ -27,14 +25,11 @@ def erase(
     settings: Settings, player: str, prefix: str, name: str | None, *, delete_old: bool,
     dry_run: bool,
 ) -> None:  # fmt: skip
-    """Replace a player's id by a pseudonym.
-
-    `prefix`: that of the new topics; empty for a data file. `name`: the pseudonym; None chooses a
-    random one. With `dry_run`, only report the records that name the player. Raises
-    BadConfiguration or Failed.
-    """
+    """Replace a player's id by the pseudonym `name`; None: a random one. `prefix`: that of the new
+    topics; empty for a data file. `dry_run`: only report the records that name the player. Raises
+    BadConfiguration or Failed."""
     pseudonym, ladders = pseudonym_of(player, name), ladders_of_settings(settings)
-    malloc.configure()
+    startup.configure()
     with named_failures(), places.opened(settings, writes=not dry_run) as place:
         selfcheck.check()
         place.check_erasable(prefix, delete=delete_old)
@@ -79,8 +74,7 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Print the numbers of records that name the player on standard output. Warn on standard error
-    of places where the id stays. Raises as `check_mentions` does."""
+    """Print how many records name the player, and warn of what stays (`check_mentions`)."""
     check_mentions(mentions, pseudonym)
     print(
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "
@@ -94,9 +88,8 @@ def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
 
 
 def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Raise Failed if no accepted record names the player. Raise BadConfiguration if one names the
-    pseudonym, or if the pseudonym would decide otherwise than the id which of two merged accounts
-    stays in a round (`changes_merge_order`)."""
+    """Raise Failed if no accepted record names the player, and BadConfiguration if one names the
+    pseudonym, or if that changes which of two merged accounts stays (`changes_merge_order`)."""
     if not mentions:
         raise Failed(
             f"unknown-player: no accepted record names {shown(pseudonym.player)!r}: "

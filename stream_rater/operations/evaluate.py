@@ -21,21 +21,18 @@ from stream_rater.runtime.progress import track
 from stream_rater.tables.reading import AS_FOUND, Reading
 
 T = TypeVar("T")
-
 PICTURES = (".png", ".svg")  # The formats of a diagram, as endings of its file name.
 
 
 class Evaluated(NamedTuple):
     """The accuracy of configurations on files."""
 
-    rows: list[Evaluation]
-    """A row for each file and configuration, the configurations of a file together."""
+    rows: list[Evaluation]  # One for each file and configuration, those of a file together.
     seasons: "list[SeasonFile]"  # The files, with their mistakes and the order of their rounds.
     diagram: Path | None  # The picture to write, if one is wanted.
 
     def conclude(self) -> None:
-        """Draw the diagram, if one is wanted. Warn if rounds were out of order. Raises Failed if
-        lines were rejected."""
+        """Draw the diagram, and warn of late rounds. Raises Failed if lines were rejected."""
         if self.diagram is not None:
             from stream_rater.evaluation import plots
 
@@ -52,21 +49,23 @@ def evaluate_files(
     calibration: bool, diagram: Path | None, factor: float, by: str = "mu",
     reading: Reading = AS_FOUND,
 ) -> Evaluated:  # fmt: skip
-    """Evaluate each configuration on each file. `files`: paths with their lines.
-
-    `train`: the fraction of the rounds that only builds experience. `factor`: multiplies the
-    variance of a side's performance. `by`: "mu" or "display", the number that puts players in
-    order. `reading`: how tables are to be read. Raises BadConfiguration or Failed.
-    """
+    """Evaluate each configuration on each file, given by its path and lines. `train`: the fraction
+    of the rounds that only builds experience. `factor`: multiplies the variance of a side's
+    performance. `by`: "mu" or "display", the number that puts players in order. Raises
+    BadConfiguration or Failed."""
     if diagram is not None:
         _check_diagram(diagram)
+
+    def bar(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
+        return track(sessions, name, len(sessions))
+
     rows, seasons = [], []
     most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
         named = by_name(config for _, config in configs)
         season = SeasonFile(path, lines, named=named, reading=reading)
         comparing = partial(
-            compare, path.name, configs=configs, train=train, progress=_with_progress,
+            compare, path.name, configs=configs, train=train, progress=bar,
             variance_factor=factor, most_sides=most, by_display=by == "display",
         )  # fmt: skip
         with input_file.file_failures():
@@ -76,8 +75,7 @@ def evaluate_files(
 
 
 def _check_diagram(path: Path) -> None:
-    """Check before the work begins that the picture can be made. Raises BadConfiguration or
-    Failed."""
+    """Check early that the picture can be made. Raises BadConfiguration or Failed."""
     from stream_rater.evaluation import plots
 
     if path.suffix not in PICTURES:
@@ -89,31 +87,22 @@ def _check_diagram(path: Path) -> None:
         raise Failed(f"--diagram: {error}") from None
 
 
-def _with_progress(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
-    """The rounds, with a progress bar for one configuration."""
-    return track(sessions, name, len(sessions))
-
-
 class SeasonFile:
-    """The rounds of a file with its corrections. A file with corrections is begun, and then read
-    three times: twice to validate the corrections, and once to rate the rounds."""
+    """The rounds of a file with its corrections. A file that has some is begun, and then read three
+    times: twice to validate the corrections, and once to rate the rounds."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False,
         reading: Reading = AS_FOUND,
     ) -> None:  # fmt: skip
-        """`lines`: the lines of the file, if it is open already. `named`: whether the names of
-        players are kept. `reading`: how a table is to be read."""
+        """`lines`: the file's, if it is open already. `named`: whether names are kept."""
         self._path, self._named = path, named
         self._file = input_file.RoundsFile(path, lines, reading)
         self.mistakes, self.order = self._file.mistakes, input_file.Order()
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
-        """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds.
-
-        `run` is called a second time if the file has corrections. The first call then ends at the
-        first correction.
-        """
+        """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds. If the
+        file has corrections, a first call ends at the first of them, and a second one follows."""
 
         def once(verdicts: Verdicts | None) -> T:
             self.mistakes.restart()

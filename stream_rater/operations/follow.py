@@ -12,10 +12,8 @@ import msgspec
 from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.settings import Settings
-from stream_rater.contract import events
-from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract import corrections, events, seeds
 from stream_rater.contract.record import Record, header
-from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.places.port import CHANGED, REJECTED
 from stream_rater.rounds.validation import CODES
 
@@ -25,20 +23,16 @@ HINT_S = 5.0  # The time without a line after which a hint says that the command
 class FollowedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a topic that a command follows."""
 
-    from_start: bool = False
-    """Whether the command begins with the first record that is kept, not with the next one."""
-    count: int | None = None
-    """The number of lines after which the command stops; None for no limit."""
-    wait_s: float | None = None
-    """The time without a line after which the command stops, in seconds; None for no limit."""
+    from_start: bool = False  # From the first record that is kept, not from the next one.
+    count: int | None = None  # After how many lines the command stops; None for no limit.
+    wait_s: float | None = None  # After how long without a line it stops; None: never.
 
 
 def watch(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, player: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: if given, only
-    events of this ladder or player. Raises BadConfiguration or Failed."""
+    """Yield lines of `rating-changed`, of a ladder or player. Raises BadConfiguration or Failed."""
 
     def line(record: Record) -> str | None:
         value = record.value
@@ -56,8 +50,7 @@ def rejected(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, code: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each rejected record as it comes. `ladder`, `code`: if given, only records
-    of this ladder or with this error code. Raises BadConfiguration or Failed."""
+    """Yield lines of rejections, of a ladder or error code. Raises BadConfiguration or Failed."""
     if code is not None and code not in CODES:
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
@@ -76,12 +69,8 @@ def _lines(
     settings: Settings, topic: str, following: FollowedSpan, line: Callable[[Record], str | None],
     chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of the records of CHANGED or REJECTED. Raises Failed if there are fewer than
-    `count`.
-
-    `line` gives the line of a record, or None to skip the record. `chosen`: the options by which
-    `line` selects records, for the hint.
-    """
+    """Yield what `line` gives for the records of CHANGED or REJECTED; None skips one. `chosen`: the
+    options by which it selects, for the hint. Raises Failed if there are fewer than `count`."""
     count = 0
     with named_failures(), places.opened(settings) as place:
         records = place.follow(topic, from_start=following.from_start)
@@ -111,11 +100,8 @@ def _hint(topic: str, following: FollowedSpan, chosen: Mapping[str, str | None])
 def _in_time(
     lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], hint: str
 ) -> Iterator[str]:
-    """Yield the lines, and stop after `wait_s` seconds without one. The input has None where no
-    line has come for a while.
-
-    Without `wait_s`, the hint is printed on standard error once, after HINT_S without a line.
-    """
+    """Yield the lines, and stop after `wait_s` seconds without one, where the input has None.
+    Without `wait_s`, the hint is printed on standard error once, after HINT_S."""
     last_s, hinted = clock(), wait_s is not None
     for text in lines:
         if text is not None:
@@ -144,8 +130,7 @@ def _line(time: str, ladder: str, who: str, what: str) -> str:
 
 
 def in_utc(time: str) -> str:
-    """An RFC 3339 time, converted to UTC and cut to the second. A text that is no time stays as it
-    is."""
+    """An RFC 3339 time in UTC, cut to the second. A text that is no time stays as it is."""
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
@@ -153,8 +138,8 @@ def in_utc(time: str) -> str:
 
 
 def outcome_of(event: events.RatingChanged) -> str:
-    """The end of a line: the rank, the correction or the seed, and the ratings before and after it.
-    A newcomer has no rating before the first round, because none was displayed."""
+    """The end of a line: the rank, the correction or the seed, and the ratings before and after. A
+    newcomer has none before the first round, as none was displayed."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
     moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
     if (correction := event.correction) is not None:
@@ -166,7 +151,7 @@ def outcome_of(event: events.RatingChanged) -> str:
     return f"{rank:<14} {moved}  {events.shown(event.round_id)}"
 
 
-_LABELS = {SEEDED: "seed", RESET: "reset"}
+_LABELS = {seeds.SEEDED: "seed", seeds.RESET: "reset"}
 """How a line names what is neither a round nor a correction, by the cause in the event."""
 
 
@@ -178,10 +163,8 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     code: str
     error: str
-    event_type: str | None = None
-    """The event type of a correction, a seed or a reset; None for a round."""
-    ladder: str | None = None
-    """The ladder's id. This and all other ids are None where they cannot be read."""
+    event_type: str | None = None  # That of a correction, a seed or a reset; None for a round.
+    ladder: str | None = None  # This and all other ids are None where they cannot be read.
     round_id: str | None = None
     player: str | None = None
     into: str | None = None
@@ -214,16 +197,13 @@ def rejection_of(record: Record) -> Rejected:
     json = header(headers, "content-type").startswith(events.JSON)
     ids = _ids(value, packed=not json)
     rejection = Rejected(
-        code=header(headers, "error-code"),
-        error=header(headers, "error"),
-        ladder=ids.ladder,
-        round_id=ids.round_id,
-        source_topic=header(headers, "source-topic"),
+        code=header(headers, "error-code"), error=header(headers, "error"), ladder=ids.ladder,
+        round_id=ids.round_id, source_topic=header(headers, "source-topic"),
         source_partition=_number(header(headers, "source-partition")),
         source_offset=_number(header(headers, "source-offset")),
         rejected_at=header(headers, "ce_time"),
-    )
-    if kind := header(headers, EVENT_TYPE):
+    )  # fmt: skip
+    if kind := header(headers, corrections.EVENT_TYPE):
         rejection.event_type = kind
         rejection.player, rejection.into = _text(ids.player), _text(ids.into)
         rejection.season = ids.season if isinstance(ids.season, int) else None

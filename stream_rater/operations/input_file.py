@@ -1,12 +1,11 @@
-"""Reads a file of rounds: JSON lines, or a table, which becomes JSON lines. Reports its invalid
-lines, and warns if its rounds are out of order."""
+"""Reads a file of rounds: JSON lines, or a table, which becomes these. Reports its mistakes."""
 
 import os
 import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -26,25 +25,20 @@ from stream_rater.tables.reading import AS_FOUND, Reading, is_table, stem_of
 if TYPE_CHECKING:  # it is loaded for tables only
     from stream_rater.tables.table import Table
 
-MAX_LATE = 0.1
-"""The largest fraction of a file's rounds that may be out of order without a warning."""
+MAX_LATE = 0.1  # The largest fraction of rounds that may be out of order without a warning.
 
 
 class RoundsFile:
-    """The records of a file, which can be read more than once.
-
-    A correction changes rounds before it, so a file with corrections is read again from its start.
-    Standard input is copied to a temporary file while it is read. A table is read once, and its
-    events are stored in a temporary file.
-    """
+    """The records of a file, which can be read more than once, as corrections change rounds before
+    them. Standard input is copied to a temporary file while it is read. A table is read once, and
+    its events are stored in a temporary file."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, reading: Reading = AS_FOUND,
         ladders: Ladders | None = None, *, once: bool = False,
     ) -> None:  # fmt: skip
-        """`lines`: the lines of the first reading, if it has begun already. `reading`: how a table
-        is to be read. `ladders`: those among which the ladder of a table must be; None: any.
-        `once`: whether the records are read once only, so that no copy is needed."""
+        """`lines`: those of the first reading, if it has begun already. `ladders`: those among
+        which the ladder of a table must be; None: any. `once`: no copy is needed."""
         self.mistakes = Mistakes(path)
         self._path, self._lines, self._once = path, lines, once
         self._reading, self._ladders = reading, ladders
@@ -53,11 +47,8 @@ class RoundsFile:
         self._uncopied: Iterator[bytes] = iter(())
 
     def records(self) -> Iterator[Record]:
-        """Yield the lines as records, from the first one on, with a progress bar by the bytes.
-
-        Raises OSError if the file cannot be read or holds no JSON lines, and BadConfiguration with
-        a question about the columns of a table.
-        """
+        """Yield the lines as records, with a progress bar by the bytes. Raises OSError if the file
+        cannot be read or holds no JSON lines, and BadConfiguration about the columns of a table."""
         if is_table(self._path):
             return records_of(self.table().lines())
         if self._reading.given:
@@ -65,11 +56,11 @@ class RoundsFile:
                 f"{name_of(self._path)}: --columns, --score and their like are for tables, whose "
                 "names end in .csv, .tsv or .parquet: JSON lines name all themselves"
             )
-        return read_records(self._path, self._read())
+        lines = json_lines(self._read(), name_of(self._path))
+        return records_of(track_bytes(lines, self._path.name, text_size(self._path)))
 
     def table(self) -> "Table":
-        """The table in the file, read. Says on standard error how its columns were understood.
-        Raises as `records` does."""
+        """The table in the file. Says on standard error how its columns were understood."""
         if self._table is not None:
             return self._table
         from stream_rater.tables.table import table_of_file
@@ -118,16 +109,6 @@ def _copied(lines: Iterator[bytes], copy: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[Record]:
-    """Yield the lines of a file as records, with a progress bar by its bytes. `lines`: the file's
-    lines, if it is open already.
-
-    Raises OSError if the file cannot be read or holds no JSON lines.
-    """
-    read = json_lines(lines or read_lines(path), name_of(path))
-    return records_of(track_bytes(read, path.name, text_size(path)))
-
-
 @contextmanager
 def file_failures() -> Iterator[None]:
     """Raise Failed, with a text of one line, where a file cannot be read or written."""
@@ -151,19 +132,13 @@ def check_writable(out: Path, *inputs: Path | None) -> None:
         raise BadConfiguration(f"{out}: not to be written")
 
 
-@contextmanager
-def output(out: Path | None) -> Iterator[IO[bytes]]:
+def output(out: Path | None) -> AbstractContextManager[IO[bytes]]:
     """A new file, in place of an older one, or standard output for None."""
-    if out is None:
-        yield sys.stdout.buffer
-        return
-    with out.open("wb") as file:
-        yield file
+    return nullcontext(sys.stdout.buffer) if out is None else out.open("wb")
 
 
 class Order:
-    """Counts the rounds that were completed earlier than the round of their ladder before them.
-    Ratings depend on the order of the file."""
+    """Counts rounds that are earlier than their ladder's last one: ratings depend on the order."""
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
@@ -205,15 +180,12 @@ class Order:
 
 
 class Mistakes:
-    """Counts the valid and the invalid lines of a file. Prints the place and the mistake of the
-    first SHOWN_LINES invalid lines on standard error."""
+    """Counts a file's valid and invalid lines. Prints some of these on standard error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.count = self.valid_lines = 0
-        """The numbers of invalid and of valid lines."""
-        self._printed = 0
-        """The number of invalid lines that an earlier reading of the file has printed."""
+        self.count = self.valid_lines = 0  # The numbers of invalid and of valid lines.
+        self._printed = 0  # The number of invalid lines that an earlier reading has printed.
         self._table: Table | None = None
 
     def restart(self) -> None:
@@ -237,8 +209,7 @@ class Mistakes:
                 self._print(self._table.line_of(line), self._table.explained(invalid))
 
     def add_table(self, table: "Table") -> None:
-        """Count and print the rows of a table that were rejected before they became events. From
-        now on, the numbers of lines are those of events of this table."""
+        """Count and print a table's rejected rows. From now on, lines are those of its events."""
         self._table = table
         for line, invalid in table.rejections[:SHOWN_LINES]:
             self._print(line, invalid)

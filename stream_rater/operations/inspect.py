@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from stream_rater import places
+from stream_rater.columns import player_column, sharding
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
-from stream_rater.config.errors import Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import (
@@ -38,14 +36,12 @@ from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.runtime.progress import unknown_ladder
 
 LAST_ROUNDS = 5  # The number of a player's latest rounds that are shown.
-
 SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
-    """Yield lines about a player's belief; about a ladder's corrections if only `player` is None;
-    about all topics if `ladder` is None. Raises BadConfiguration or Failed."""
-    with named_failures(), places.opened(settings) as place:
+    """Yield lines about a player, a ladder, or all topics. Raises BadConfiguration or Failed."""
+    with errors.named_failures(), places.opened(settings) as place:
         if ladder is None:
             lines = _sections(place)
         elif player is None:
@@ -62,13 +58,12 @@ def _ladder(place: Place, ladder: str) -> Iterator[str]:
     ladder_log = place.ladder_log()
     recorded = ladder_log.corrections.get(ladder, ())
     if not recorded and ladder not in ladder_log.ladders:
-        raise Failed(unknown_ladder(ladder, ladder_log.ladders))
+        raise errors.Failed(unknown_ladder(ladder, ladder_log.ladders))
     yield from corrections_of(ladder, LadderEdits(recorded))
 
 
 def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
-    """Yield a line for each applied correction of the ladder, in order, and for each deferred
-    one."""
+    """Yield a line for each applied correction, in order, and for each deferred one."""
     yield f"{shown(ladder)}: corrections applied: {len(edits.recorded) or 'none'}"
     for recorded in edits.recorded:
         together = f", by that at {recorded.at}" if recorded.at != recorded.offset else ""
@@ -91,27 +86,32 @@ def _correction_text(recorded: RecordedCorrection) -> str:
 
 
 def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
-    shard = int(shards_of([player], place.shards)[0])
-    stored = place.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
+    shard = int(sharding.shards_of([player], place.shards)[0])
+    stored = place.read({shard: player_column.PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = stored.records
     ladder_log = place.ladder_log()
     if record is None:
-        raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
+        raise errors.Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
     events, begin = _last_events(place, joined(ladder, player).encode(), shard, record)
     yield from _belief(place, ladder, player, record, ladder_log, seed_in(events))
     yield place.where(ladder, player, shard, len(record))
-    yield from _last_rounds(events, f"{place.events_of(shard)}, from offset {begin} on")
+    yield f"last rounds, by {place.events_of(shard)}, from offset {begin} on:"
+    for value in events:
+        if value is None:
+            yield "  erased: these topics are an old generation (`stream-rater erase`)"
+            continue
+        event = rating_changed_from_json(value)
+        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
+    if not events:
+        yield "  none"
 
 
 def _last_events(
     place: Place, key: bytes, home: int, data: bytes
 ) -> tuple[list[bytes | None], int]:
     """The values of a player's last events, oldest first, and the offset down to which the player's
-    shard `home` was searched.
-
-    Others are searched if these events do not lead to the belief, `data`, one by one: events may be
-    there from before shards were added, or, in a data file, from before `erase`.
-    """
+    shard `home` was searched. Others are searched if these events do not lead to the belief,
+    `data`, one by one: some may be older than added shards or, in a data file, than `erase`."""
     (header,) = belief_record.read_headers(data[: belief_record.HEADER_SIZE])
     # A count above the number of rounds would search the whole partition. It may be 0.
     count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
@@ -131,9 +131,8 @@ def _belief(
     place: Place, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
     seed: CorrectionCause | None,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield lines that describe a player's belief. `seed`: the seed or reset in the player's newest
-    event."""
-    ladders = ladders_of_settings(place.settings)
+    """Yield lines that describe a belief. `seed`: the seed or reset in the newest event."""
+    ladders = files.ladders_of_settings(place.settings)
     terms = ladders.find(ladder, place.end_of(ladder))
     if why := disagreement(place, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
@@ -153,22 +152,19 @@ def _belief(
 
 
 def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
-    """The seed or reset that the last one of these events reports; None if it reports a round or
-    a correction. An event without a value was erased."""
+    """The seed or reset in the last of these events, if any; one without a value is erased."""
     value = events[-1] if events else None
     cause = None if value is None else rating_changed_from_json(value).correction
     return cause if cause is not None and cause.cause in SEEDS else None
 
 
 def cause_of(edits: LadderEdits, last: int) -> str:
-    """The kind of the correction at the offset of a belief's last change; empty if it was a
-    round."""
+    """The kind of the correction at the offset of the last change; empty if it was a round."""
     return next((each.event_type for each in edits.recorded if each.offset == each.at == last), "")
 
 
 def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
-    """Yield lines about the season of a belief, and about its mu and sigma as drawn by later
-    seasons. `rule`: None if the parameters are unknown."""
+    """Yield lines about the season of a belief, and the belief as drawn later, by `rule`."""
     started = edits.last.started
     if not started:
         return
@@ -185,29 +181,14 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
 
 
 def _unknown_player(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
-    """The error text for a player without a belief. It says whether the ladder or only the player
-    is unknown."""
     if ladder in rated:
         return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
     return unknown_ladder(ladder, rated)
 
 
-def _last_rounds(events: Sequence[bytes | None], where: str) -> Iterator[str]:
-    yield f"last rounds, by {where}:"
-    for value in events:
-        if value is None:
-            yield "  erased: these topics are an old generation (`stream-rater erase`)"
-            continue
-        event = rating_changed_from_json(value)
-        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
-    if not events:
-        yield "  none"
-
-
 def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
     """Yield lines that describe a belief. `header`: one of HEADER. `factors`: (capacity, 3), rows
-    (p, a, r). `cause`: the kind of the correction, seed or reset that changed it last; empty if a
-    round did."""
+    (p, a, r). `cause`: the kind of correction, seed or reset that came last; empty for a round."""
     yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
     before = _spread(header["previous_mu"], header["previous_sigma"])
     time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"

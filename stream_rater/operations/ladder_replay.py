@@ -1,12 +1,16 @@
-"""Replays the log of one ladder to an offset, for a command that writes nothing to the log or the
-store. It begins at a checkpoint of the ladder, if there is one that fits."""
+"""Replays the log of one ladder to an offset, from a checkpoint if one fits, for a command that
+writes nothing to the log or the store; and makes checkpoints ahead of time (`checkpoint`)."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from stream_rater import places
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections import correction_ports
@@ -17,19 +21,9 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import LogStarts
 from stream_rater.places import checks
 from stream_rater.places.port import FailureHook, Place
-from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.edits import StartedSeason
-from stream_rater.replay.pool import Pool
-from stream_rater.runtime.progress import progress
-
-
-class Replayed(NamedTuple):
-    """A ladder at an offset of its log."""
-
-    pool: Pool  # The beliefs about its players.
-    rule: RatingRule  # The rule of the next round, with the seasons that have started.
-    time_s: int
-    """The latest time at which a round was completed, in Unix seconds; 0 if there is none."""
+from stream_rater.runtime import selfcheck
+from stream_rater.runtime.progress import progress, track
 
 
 class LadderReplay:
@@ -38,8 +32,7 @@ class LadderReplay:
     def __init__(
         self, place: Place, ladders: Ladders, ladder_log: LadderLog, ladder: str, outcome: str
     ) -> None:
-        """Raises BadConfiguration if the ladder has no rounds, or if the ladders file is not that
-        of the workers; `outcome` ends the text."""
+        """Raises BadConfiguration, which ends in `outcome`: no rounds, or another ladders file."""
         if ladder not in ladder_log.ladders:
             raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
         if why := checks.disagreement(place, ladders, ladder_log, only=ladder):
@@ -53,9 +46,9 @@ class LadderReplay:
         return self._edits.last.seasons
 
     def run(self, end: int, failed: FailureHook | None = None) -> CorrectionJob:
-        """The job that has replayed the ladder's rounds before this offset, as the corrections edit
-        them that were applied before it. It shows a progress bar. `failed`: as in
-        `Place.checkpoint_actions`. Raises Failed if the log's first records were deleted."""
+        """The job that has replayed the rounds before this offset, as the corrections before it
+        edit them, with a progress bar. `failed`: as in `Place.checkpoint_actions`. Raises Failed if
+        the log's first records were deleted."""
         place = self._place
         log = LogContext(self._ladders, place.settings.duplicate_window, place.partitions)
         accepted = self._edits.accepted(end)
@@ -72,15 +65,9 @@ class LadderReplay:
             )
         return job
 
-    def to(self, end: int) -> Replayed:
-        """The ladder after its rounds before this offset."""
-        job = self.run(end)
-        return Replayed(job.replayed_pool, job.rule, job.latest_time_s)
-
     def record(self, offset: int) -> Record:
         """A record of the ladder's partition. Raises Failed if there is none."""
-        found = self._place.read_again(self.partition, offset, offset + 1)
-        for each in found:
+        for each in self._place.read_again(self.partition, offset, offset + 1):
             if each.offset == offset:
                 return each
         raise Failed(f"the log has no record at offset {offset} of partition {self.partition}")
@@ -99,3 +86,51 @@ def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -
             except StopIteration as ended:
                 done = ended.value
             bar.update(task, completed=job.progress)
+
+
+def live_log(
+    place: Place, ladders: Ladders, ladder: str, cure: str = "give a file that has them, by --file"
+) -> tuple[Callable[[], Iterator[Record]], int]:
+    """A function that yields, at each call, all records that the ladder's partition has now; and
+    this partition. Raises BadConfiguration if the ladders file is not that of the workers, and
+    Failed with the `cure` if rounds were deleted."""
+    checks.agreed(place, ladders, "nothing was rated", only=ladder)
+    partition = partition_of(ladder, place.partitions)
+    if (start := place.starts()[partition]) > 0:
+        raise Failed(
+            f"{place.name}, partition {partition} starts at {start}: the rounds before it were "
+            f"deleted, and ratings cannot be computed without them: {cure}"
+        )
+    end = place.stable_end(partition)
+    return lambda: track(place.rounds(partition, end), place.name, end), partition
+
+
+def checkpoint(settings: Settings, named: Sequence[str]) -> None:
+    """Make a checkpoint of each of these ladders, or of each that has rounds, which includes all
+    rounds that are finished now. Workers may run meanwhile. Raises BadConfiguration or Failed."""
+    ladders = ladders_of_settings(settings)
+    with named_failures(), places.opened(settings) as place:
+        selfcheck.check()
+        place.check_whole()
+        finished = {p: each.offset or 0 if each else 0 for p, each in place.commits().items()}
+        # Read last, so that it covers everything before the offsets.
+        ladder_log = place.ladder_log()
+        for ladder in named or sorted(ladder_log.ladders):
+            replay = LadderReplay(place, ladders, ladder_log, ladder, "no checkpoint was made")
+            _make(replay, finished[partition_of(ladder, place.partitions)])
+
+
+def _make(replay: LadderReplay, end: int) -> None:
+    """Make a checkpoint at this offset of the partition, and print a line. Raises Failed."""
+    began_s, failures, ladder = time.monotonic(), list[str](), shown(replay.ladder)
+    job = replay.run(end, failures.append)
+    if job.checkpoint_players is None and failures:
+        raise Failed(f"ladder {ladder!r}: no checkpoint was made: {failures[0]}")
+    result = f"there is one of all rounds before offset {end} of partition {replay.partition}"
+    if job.checkpoint_players is not None:
+        took_s = time.monotonic() - began_s
+        result = (
+            f"{job.checkpoint_players:,} players, of the rounds before offset {end} of partition "
+            f"{replay.partition}, in {took_s:.1f} s"
+        )
+    print(f"ladder {ladder!r}: {result}")

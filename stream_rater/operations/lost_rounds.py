@@ -1,16 +1,16 @@
-"""Closes partitions of `round-completed` that lost records, as a part of a rebuild (`torn_logs`).
+"""Closes partitions of `round-completed` that lost records, as a part of a rebuild.
 
 Parts, events and other records still name offsets of the lost rounds. If other rounds took these
 offsets, subscribers would take the older event for the newer one. So the rebuild
 
 1. marks the store as unfinished;
-2. commits an offset with a checksum that no record has. From now on each reader sees that the log
+2. commits an offset with a checksum that no record has: from now on each reader sees that the log
    lost records, also once the log reaches the offset again;
 3. appends empty records, until all later offsets are new ones;
 4. writes a ladder event, so that no later rebuild believes parts of lost rounds;
 5. replays the log up to the end that it has then, and writes the beliefs;
-6. publishes an event of each player whose last event says something else than the belief. Players
-   of other partitions are among them: parts that waited to be applied are not applied any more;
+6. publishes an event of each player, of any partition, whose last event says something else than
+   the belief: parts that waited to be applied are not applied any more;
 7. commits the end, with the checksum of the last record.
 
 Each step may be repeated, and whatever the log lacks is still known after each of them.
@@ -18,6 +18,7 @@ Each step may be repeated, and whatever the log lacks is still known after each 
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import chain
@@ -33,7 +34,8 @@ from stream_rater.contract.record import ANY_OFFSET, Player, Record
 from stream_rater.operations.corrected_rebuild import LastPublished
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Event, SourceCommit
+from stream_rater.pipeline.ports import Event, SourceCommit, SourceTail
+from stream_rater.pipeline.same_history import lost_rounds
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
@@ -43,23 +45,20 @@ from stream_rater.replay.checkpoint import CheckpointHead
 from stream_rater.replay.edited_log import Verdicts
 
 Published = Mapping[Player, LastPublished]
-
 NO_RECORD = 2**32  # A checksum that no record has.
 FILLER = b"log-lost "
-"""What the last of the appended records begins with. A random word follows. The others are empty,
-and so all have one checksum: if the log lost some of them, that would not show."""
+"""What the last appended record begins with, before a random word. The others are empty, and so
+have one checksum: if the log lost some, that would not show."""
 MOST_FILLERS = 50_000_000
-"""The most records that are appended to a partition unless an operator has named a greater number:
-an offset that is wrong must not fill a disk."""
+"""The most that are appended by default: a wrong offset must not fill a disk."""
 
 
 def named_offsets(
     committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, newest: Published,
     notes: LadderLog, heads: Iterable[tuple[str, CheckpointHead]], place: Place,
 ) -> dict[int, int]:  # fmt: skip
-    """By partition, the offset after all that anything names. `committed`: the estimators' offsets.
-    `newest`: what was last published of the players of interest. `heads`: the ladders of the
-    checkpoints, and these."""
+    """By partition, the offset after all that anything names: the estimators' offsets, what was
+    last published, the `heads` of checkpoints by ladder, and others."""
     found = {p: each.offset if each is not None else 0 for p, each in committed.items()}
     home = cache(lambda ladder: partition_of(ladder, len(found)))
     for ladder, offset in chain(
@@ -89,12 +88,11 @@ class Closing:
         self, lost: Collection[int], place: Place, ladders: Ladders, newest: Published,
         reach: Mapping[int, int],
     ) -> None:  # fmt: skip
-        """`newest`: what was last published of each player of these partitions, or of more.
-        `reach`: by partition, the offset after all that anything names."""
+        """`newest`: what was last published of the players. `reach`: as `named_offsets`."""
         self._lost, self._place, self._ladders = lost, place, ladders
         self._newest, self._reach = newest, reach
         self._ends: dict[int, int] = {}
-        """By partition that lost records, its end after the last appended record."""
+        """By partition that lost records, its end after the appended ones."""
 
     def check(self, most: int) -> None:
         """Raise Failed if more than `most` records would be appended to a partition."""
@@ -107,8 +105,7 @@ class Closing:
                 )
 
     def close(self) -> dict[int, int]:
-        """Append empty records up to the offsets that something names, and one record more. Returns
-        the ends of the partitions that lost records."""
+        """Append records beyond all offsets that something names. Returns the ends."""
         self._place.begin_rebuild()
         self._disown()
         self._fill()
@@ -117,8 +114,7 @@ class Closing:
         return self._ends
 
     def _disown(self) -> None:
-        """Commit offsets that no log can have led to. A repeated rebuild reads from them how far
-        to fill, whatever else is gone by then."""
+        """Commit offsets that no log led to, so that a repeated rebuild knows how far to fill."""
         ends = self._place.ends()
         offsets = {p: max(self._reach[p], ends[p]) for p in self._lost}
         self._place.commit_rounds(offsets, dict.fromkeys(offsets, NO_RECORD))
@@ -133,9 +129,8 @@ class Closing:
         return FILLER + secrets.token_hex(8).encode()
 
     def publish(self, verdicts: Verdicts, sent: Callable[[int], int]) -> None:
-        """Publish an event of each player whose belief is not what was last published, or who has
-        no belief any more. `sent`: the offset before which all rounds of a partition are in the
-        beliefs."""
+        """Publish an event of each player whose belief is not what was last published, or is gone.
+        `sent`: before which offset of a partition all rounds are in the beliefs."""
         shards = self._place.shards
         now, seen, every = datetime.now(UTC).isoformat(), set[Player](), np.ones(1, np.bool_)
         last_of = cache(lambda ladder: sent(partition_of(ladder, len(self._reach))) - 1)
@@ -177,3 +172,56 @@ class Closing:
     def release(self) -> None:
         """Commit the ends, so that workers go on behind all that was replayed."""
         self._place.commit_rounds(self._ends)
+
+
+# --- from where a rebuild counts rounds as rated -------------------------------------------------
+
+# Usually the committed offsets say what was sent and what was applied. After an unclean leader
+# election they may lie beyond the end of a log, or name records that the log no longer has
+# (`same_history`). Then they prove nothing. All rounds that the log has now count as rated, and no
+# part is pending.
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the log was sent and applied when the workers stopped."""
+
+    applied: dict[int, int]  # By shard, the offset before which all parts are published.
+    sent: dict[int, int]
+    """By partition of `round-completed`, before which offset all rounds were sent."""
+    lost: Mapping[int, str]  # By partition of `round-completed` that lost records, the reason.
+    is_torn: bool = False  # Whether any log lost records: then each round before `sent` counts.
+
+    @property
+    def warning(self) -> str:
+        """What an operator must know; empty if no log lost records."""
+        if not self.is_torn:
+            return ""
+        lost = "; ".join(self.lost.values()) or "performance-estimated lost parts"
+        after = (
+            "Empty records take the lost offsets, and players whose last event is not true any "
+            "more get one with the cause log-lost. Report the lost rounds again"
+            if self.lost else "Events that were not published are never published"
+        )  # fmt: skip
+        return (
+            f"Kafka lost records that were acknowledged: {lost}. All rounds that the log has now "
+            f"count. {after}"
+        )
+
+
+def reached(
+    applied: Mapping[int, int | None], part_ends: Sequence[int],
+    committed: Mapping[int, SourceCommit | None], found: Mapping[int, SourceTail],
+) -> Reached:  # fmt: skip
+    """How far the log was sent and applied, by the committed offsets of the updaters by shard and
+    the estimators by partition (None: never committed), the ends of the shards, and what is `found`
+    at the committed offsets of partitions."""
+    g = {shard: offset or 0 for shard, offset in applied.items()}
+    known = {p: each for p, each in committed.items() if each is not None}
+    sent = {p: known[p].offset if p in known else 0 for p in committed}
+    lost = lost_rounds({p: each for p, each in known.items() if p in found}, found)
+    if not lost and all(g[shard] <= end for shard, end in enumerate(part_ends)):
+        return Reached(g, sent, lost)
+    return Reached(
+        dict(enumerate(part_ends)), sent | {p: found[p].end for p in lost}, lost, is_torn=True
+    )

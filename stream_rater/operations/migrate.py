@@ -3,9 +3,8 @@ pseudonym in the place of a player's id.
 
 1. Check that nobody uses the old place, and that all of it is rated.
 2. Copy each accepted record to its partition and offset, with an empty record in the place of each
-   rejected one; the events; the ladder events; and the standings of past seasons. So all offsets
-   stay as they are. A rejected record would be validated again otherwise, by the time when Kafka
-   received it, and might be accepted.
+   rejected one, which might be accepted at another time; the events; the ladder events; and the
+   standings of past seasons. So all offsets stay as they are.
 3. Rebuild the beliefs at the new place, and compare them, and the newest event of each player, with
    those before. Only then the new place may be used, and the old one is given up.
 
@@ -13,9 +12,10 @@ The old log does not change before that. The beliefs do, where both places share
 `rebuild --replace` at the old place computes them again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TypeVar
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -26,22 +26,80 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import offset_of, rating_changed_from_json, shown
 from stream_rater.contract.record import Player, Record
+from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
-from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.places import checks
 from stream_rater.places.port import Place, Standings
+from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.progress import counted, track, track_batches
 
 T = TypeVar("T")
-
-AT_ONCE = 5000  # The number of records that are validated together.
 AFTER_ALL = 2**62  # An offset after all records.
+
+# On a ladder with corrections, a rebuild fills the fields SET_BY_CORRECTIONS in another way than
+# workers do. So digests on such a ladder leave these fields out, and a belief without rounds has no
+# digest. Seeds and resets are no corrections.
+Digests = dict[Player, bytes]
+
+
+def digests_of(
+    batches: Iterable[list[tuple[Player, bytes]]], corrected: Collection[str]
+) -> Digests:
+    """The digest of each belief. `corrected`: the ladders with corrections. Raises Failed."""
+    digests: Digests = {}
+    try:
+        for batch in batches:
+            digests |= {who: _digest(data) for who, data in batch if who[0] not in corrected}
+            if others := [belief for belief in batch if belief[0][0] in corrected]:
+                decoded = belief_record.decode([data for _, data in others], 0, 0.0, 1.0)
+                played = (decoded.header["rounds"] > 0).tolist()
+                for name in SET_BY_CORRECTIONS:
+                    decoded.header[name] = 0
+                normalized = zip(others, belief_record.encode(decoded), played, strict=True)
+                digests |= {who: _digest(data) for (who, _), data, counts in normalized if counts}
+    except belief_record.UnknownRecord as error:
+        raise Failed(str(error)) from None
+    return digests
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class StoreDifference(NamedTuple):
+    """The players whose beliefs are only in the first store, only in the second, or differ."""
+
+    missing: list[Player]
+    surplus: list[Player]
+    differing: list[Player]
+
+    @property
+    def first(self) -> Player | None:
+        """One of these players; None if there is none."""
+        return next(iter([*self.differing, *self.missing, *self.surplus]), None)
+
+    def __str__(self) -> str:
+        """The numbers of these players, and one of them, for an error message."""
+        ladder, player = map(shown, self.first or ("", ""))
+        return (
+            f"{len(self.differing)} beliefs are different, {len(self.missing)} missing and "
+            f"{len(self.surplus)} too many, first ladder {ladder!r}, player {player!r}"
+        )
+
+
+def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> StoreDifference:
+    """Compare the digests of two stores."""
+    return StoreDifference(
+        [player for player in before if player not in after],
+        [player for player in after if player not in before],
+        [player for player, data in after.items() if before.get(player, data) != data],
+    )
 
 
 class Migration:
@@ -51,25 +109,21 @@ class Migration:
         self, source: Place, target: Place, ladders: Ladders, pseudonym: Pseudonym | None,
         outcome: str,
     ) -> None:  # fmt: skip
-        """`pseudonym`: None copies all records as they are. `outcome`: what has not happened if a
-        check fails, such as "nothing was moved"."""
+        """`pseudonym`: None copies all. `outcome`: what has not happened if a check fails."""
         self._source, self._target, self._ladders = source, target, ladders
         self._pseudonym, self._outcome = pseudonym, outcome
-        self._corrected: frozenset[str] = frozenset()
-        """The ladders with corrections."""
+        self._corrected: frozenset[str] = frozenset()  # The ladders with corrections.
         self._newest: Mapping[Player, LastPublished] = {}
         """What the newest event of each player says, under the new name."""
-        self.ends: Sequence[int] = ()
-        """The end of each partition of the rounds."""
+        self.ends: Sequence[int] = ()  # The end of each partition of the rounds.
         self.keys: dict[tuple[int, bytes | None], None] = {}
-        """The partition and the key of each event of the player in the old place, each pair
-        once."""
+        """The partition and the key of each event of the player in the old place, each once."""
 
     # --- 1 ---
 
     def check(self) -> None:
-        """Check that nobody uses the old place, and that all of it is rated, by these ladders.
-        Raises BadConfiguration, LayoutMismatch or Failed."""
+        """Check that nobody uses the old place, and that these ladders rated all of it. Raises
+        Failed, BadConfiguration or LayoutMismatch."""
         source = self._source
         for each in (source, self._target):
             each.check_idle()
@@ -96,7 +150,8 @@ class Migration:
         target.begin_copy(source)
         target.append(self._rounds(mentions.verdicts))
         target.copy_events(self._events())
-        target.note([*self._ladder_events()])
+        kept = self._pseudonym.ladder_events if self._pseudonym else lambda message: [message]
+        target.note([*chain.from_iterable(map(kept, source.ladder_events()))])
         target.write_standings(self._standings())
         target.commit_rounds(dict(enumerate(self.ends)))
         target.begin_parts(source)
@@ -145,13 +200,6 @@ class Migration:
                 (home,) = shards_of([event.player], shards).tolist()
                 yield structs.replace(each, partition=home)
 
-    def _ladder_events(self) -> Iterator[bytes]:
-        for message in self._source.ladder_events():
-            if self._pseudonym is None:
-                yield message
-            else:
-                yield from self._pseudonym.ladder_events(message)
-
     def _standings(self) -> Standings:
         pseudonym = self._pseudonym
         for message, time_ in self._source.standings():
@@ -166,9 +214,8 @@ class Migration:
     # --- 3 ---
 
     def rebuild(self) -> int:
-        """Rebuild the beliefs at the new place. Returns their number. Raises Failed if a belief or
-        a newest event that may be read differs from that before, or if something has changed in
-        either place."""
+        """Rebuild the beliefs at the new place, and return their number. Raises Failed if one, or a
+        newest event that may be read, is not that before, or if something changed somewhere."""
         source, target = self._source, self._target
         before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
         target.drop_derived()
@@ -204,8 +251,7 @@ class Migration:
 
 
 def _newest(place: Place) -> Mapping[Player, LastPublished]:
-    """What the newest event of each player says: the one with the greatest `offset`, in whatever
-    partition it is."""
+    """What each player's newest event says: the one with the greatest `offset`, wherever it is."""
     return last_published(
         rating_changed_from_json(each.value) for each in place.events() if each.value
     )
@@ -227,17 +273,13 @@ def mentions_in(place: Place, ladders: Ladders, pseudonym: Pseudonym | None) -> 
 def validated(
     place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str
 ) -> Iterator[tuple[list[Record], list[bool]]]:
-    """Yield the rounds of a place in batches, with whether each of them was accepted, and with a
-    progress bar."""
+    """As `AcceptedRecords.batches` of all rounds of a place, with a progress bar."""
     log = AcceptedRecords(ladders, place.settings.duplicate_window, place.partitions, verdicts)
-    records = iter(track(place.all_rounds(), label, sum(place.ends())))
-    while batch := list(islice(records, AT_ONCE)):
-        yield batch, log.of(batch)
+    return log.batches(track(place.all_rounds(), label, sum(place.ends())))
 
 
 def check_kernel(begun_by: int) -> None:
-    """Raise Failed if the ratings go back to another kernel version than this release's. A rebuild
-    cannot compute such ratings. `begun_by`: the version that they go back to."""
+    """Raise Failed if the ratings go back to another kernel version: a rebuild computes others."""
     if begun_by != KERNEL_VERSION:
         raise Failed(
             f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "

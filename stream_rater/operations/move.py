@@ -1,57 +1,34 @@
 """`stream-rater move`: moves a data file, or the topics of another Kafka, to Kafka and Redis
-(`migrate`).
+(`migrate`). `stream-rater backup`: copies a data file while a process may write to it.
 
-The topics and Redis of the new place must be empty. Redis is marked as half of a move, which all
-refuse, until what was copied is compared. Then the old place is marked as moved, so that no round
-is rated in two places. It does not change before: until then it can be used on, or moved again.
+The new topics and Redis must be empty. Redis is marked as half of a move, which all refuse, until
+what was copied is compared. Then the old place is marked as moved, so that no round is rated in two
+places. It does not change before: until then it can be used on, or moved again.
 """
 
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, named_failures, with_cure
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures, with_cure
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.operations.migrate import Migration
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.places.file import FilePlace
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted
 
 
-def move_file(settings: Settings, path: Path) -> None:
-    """Move a data file to the Kafka and the Redis of the settings. Raises BadConfiguration or
-    Failed."""
-    move(settings, structs.replace(settings, data=str(path)))
-
-
-def move_from_kafka(settings: Settings, old: Settings) -> None:
-    """Move the topics and the ratings of the settings `old` to those of `settings`. Raises
-    BadConfiguration or Failed."""
-    if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
-        raise BadConfiguration(
-            f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
-            f"present settings do: name another {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX for the new "
-            "place"
-        )
-    if old.redis == settings.redis:
-        raise BadConfiguration(
-            f"--from: it names the Redis of {PREFIX}REDIS: name another one for the new place, or "
-            "another database of it"
-        )
-    if old.duplicate_window != settings.duplicate_window:
-        raise BadConfiguration(
-            f"--from: duplicate_window is {old.duplicate_window}, and {settings.duplicate_window} "
-            "in the new place: which rounds are accepted depends on it: give both the same"
-        )
-    move(settings, old)
-
-
-def move(settings: Settings, old: Settings) -> None:
-    """Move what is at the place of the settings `old` to that of `settings`, on Kafka."""
+def move(settings: Settings, old: Settings, *, from_kafka: bool) -> None:
+    """Move a data file, or with `from_kafka` topics and ratings, from the place of the settings
+    `old` to that of `settings`, on Kafka. Raises BadConfiguration or Failed."""
+    if from_kafka:
+        _check_apart(settings, old)
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(old, writes=True) as source:
-        malloc.configure()
+        startup.configure()
         selfcheck.check()
         new = structs.replace(settings, data="", partitions=source.partitions)
         with places.opened(new) as target:
@@ -78,3 +55,44 @@ def move(settings: Settings, old: Settings) -> None:
             f"equal to those in {source.name}, bit for bit. Next: start `stream-rater run`, and "
             "give game backends the new address"
         )
+
+
+def _check_apart(settings: Settings, old: Settings) -> None:
+    """Raise BadConfiguration if topics cannot be moved from `old` to `settings`."""
+    if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
+        raise BadConfiguration(
+            f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
+            f"present settings do: name another {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX for the new "
+            "place"
+        )
+    if old.redis == settings.redis:
+        raise BadConfiguration(
+            f"--from: it names the Redis of {PREFIX}REDIS: name another one for the new place, or "
+            "another database of it"
+        )
+    if old.duplicate_window != settings.duplicate_window:
+        raise BadConfiguration(
+            f"--from: duplicate_window is {old.duplicate_window}, and {settings.duplicate_window} "
+            "in the new place: which rounds are accepted depends on it: give both the same"
+        )
+
+
+def backup(path: Path, to: Path) -> str:
+    """Copy a data file as it is at one instant to a new file, which has its name once it is whole,
+    on the disk and checked. Returns a line about it. Raises Failed."""
+    with named_failures():
+        _check_free(to)
+        with closing(FilePlace(Settings(), path)) as file, file.copied_to(to) as copy:
+            if faults := copy.faults():
+                raise Failed(f"{path}: its copy is damaged, so it is, too: {faults[0]}")
+            rounds, changes = sum(copy.ends()), sum(copy.changed_ends())
+            _check_free(to)
+    return (
+        f"{to}: {counted(rounds, 'record')} and {counted(changes, 'rating change')}; `stream-rater "
+        f"verify --data {to}` compares its ratings with its rounds"
+    )
+
+
+def _check_free(to: Path) -> None:
+    if to.exists():
+        raise Failed(f"{to}: there is such a file already: name another one")

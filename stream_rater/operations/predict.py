@@ -1,14 +1,11 @@
 """`stream-rater predict`: predicts how likely sides are to win a round, and which ratings a result
-would change.
-
-Only `from_redis` needs the packages of the service. The command writes nothing.
-"""
+would change. It writes nothing, and only `from_redis` needs the packages of the service."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,20 +28,15 @@ from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
 NO_VALUE = "-"  # Stands for a side that did not finish, or has no seat or score.
-RANK = re.compile("[1-9][0-9]{0,8}", re.ASCII)
-SCORE = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 
 
 class RoundQuestion(NamedTuple):
     """A question about a round. The lists have one value for each side."""
 
     sides: list[tuple[str, ...]]  # The players of each side.
-    teams: int | None
-    """The number of even teams into which the players are dealt; None leaves the sides as given."""
-    ranks: list[int | None] | None
-    """None for a side that did not finish. None if the question is not about a result."""
-    variance_factor: float
-    """The factor by which the variance of a side's performance is multiplied."""
+    teams: int | None  # How many even teams are dealt; None leaves the sides as given.
+    ranks: list[int | None] | None  # None for a side that did not finish, or for no result.
+    variance_factor: float  # Multiplies the variance of a side's performance.
     seats: list[str | None]
     scores: list[float | None]
 
@@ -91,18 +83,14 @@ class RoundPrediction(msgspec.Struct):
     draw: float
     quality: float
     pairwise: list[list[float]]
-    changes: list[PredictedChange] | None = None
-    """The changes by the result; None if the question is not about a result."""
+    changes: list[PredictedChange] | None = None  # None if the question has no result.
 
 
 def from_file(
     question: RoundQuestion, path: Path, ladders: Ladders, ladder: str | None
 ) -> tuple[RoundPrediction, RatedFile]:  # fmt: skip
-    """Answer by the ratings after the rounds of a file. `ladder`: None if the file has only one.
-
-    Returns the rated file, too. The caller must call its `conclude`. Raises BadConfiguration or
-    Failed.
-    """
+    """Answer by the ratings after the rounds of a file. `ladder`: None if it has only one. Returns
+    the file, too, to `conclude`. Raises BadConfiguration or Failed."""
     with file_failures():
         rated = rate_file(path, ladders)
     pools = rated.replay.pools
@@ -121,9 +109,8 @@ def from_file(
 
 
 def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> RoundPrediction:
-    """Answer by the ratings in Redis, or in a data file. Raises BadConfiguration if the ladders
-    file is not that of the workers. Raises Failed if no round of the ladder was rated, if the
-    beliefs are not up to date, if a player was removed, or if a server does not answer."""
+    """Answer by the ratings of a place. Raises BadConfiguration if the ladders file is not that of
+    the workers, and Failed if there are no ratings, they are behind, or a player was removed."""
     from stream_rater import places
     from stream_rater.places import live_beliefs
 
@@ -177,8 +164,7 @@ def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPredic
 def _changes(
     known: what_if.KnownBeliefs, sides: Sequence[tuple[str, ...]], question: RoundQuestion
 ) -> Iterator[PredictedChange]:
-    """Yield the new ratings of the players whose ratings the result would change. Raises Failed for
-    an invalid round."""
+    """Yield the new ratings of players whom the result would change. Raises Failed."""
     standings = [
         Entry(
             player=side[0] if len(side) == 1 else None, team=side if len(side) > 1 else None,
@@ -226,9 +212,9 @@ def question_of(
     if scores is not None and ranks is None:
         raise BadConfiguration("--scores is for --ranks: add the ranks that the scores led to")
     return RoundQuestion(
-        given, teams, None if ranks is None else _ranks(ranks, count), factor,
-        [None] * count if seats is None else _seats(seats, count),
-        [None] * count if scores is None else _scores(scores, count),
+        given, teams, None if ranks is None else _RANKS.of(ranks, count), factor,
+        [None] * count if seats is None else _SEATS.of(seats, count),
+        [None] * count if scores is None else _SCORES.of(scores, count),
     )  # fmt: skip
 
 
@@ -251,33 +237,33 @@ def _side(place: str, text: str) -> tuple[str, ...]:
     return tuple(players)
 
 
-def _one_for_each(
-    option: str, text: str, sides: int, is_valid: Callable[[str], object], wanted: str
-) -> list[str | None]:
-    """The words of an option, one for each side; None for NO_VALUE. Raises BadConfiguration."""
-    words = text.split(",")
-    if len(words) != sides:
-        raise BadConfiguration(
-            f"{option} {text}: {len(words)} for {sides} sides: give one for each"
-        )
-    for word in words:
-        if word != NO_VALUE and not is_valid(word):
-            raise BadConfiguration(f"{option} {text}: {word!r} is no {wanted}")
-    return [None if word == NO_VALUE else word for word in words]
+class _Words(NamedTuple):
+    """An option with a word for each side, or NO_VALUE."""
+
+    option: str
+    is_valid: Callable[[str], object]
+    convert: Callable[[str], Any]
+    wanted: str  # The end of the error text.
+
+    def of(self, text: str, sides: int) -> list[Any]:
+        """The values in the option's text; None for NO_VALUE. Raises BadConfiguration."""
+        words = text.split(",")
+        if len(words) != sides:
+            raise BadConfiguration(
+                f"{self.option} {text}: {len(words)} for {sides} sides: give one for each"
+            )
+        for word in words:
+            if word != NO_VALUE and not self.is_valid(word):
+                raise BadConfiguration(f"{self.option} {text}: {word!r} is no {self.wanted}")
+        return [None if word == NO_VALUE else self.convert(word) for word in words]
 
 
-def _ranks(text: str, sides: int) -> list[int | None]:
-    wanted = f"rank: give whole numbers from 1 to 999999999, or {NO_VALUE} for who did not finish"
-    words = _one_for_each("--ranks", text, sides, RANK.fullmatch, wanted)
-    return [None if word is None else int(word) for word in words]
-
-
-def _seats(text: str, sides: int) -> list[str | None]:
-    wanted = f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none"
-    return _one_for_each("--seats", text, sides, is_seat, wanted)
-
-
-def _scores(text: str, sides: int) -> list[float | None]:
-    wanted = f"score: give numbers such as 4 or -0.5, or {NO_VALUE} for none"
-    words = _one_for_each("--scores", text, sides, SCORE.fullmatch, wanted)
-    return [None if word is None else float(word) for word in words]
+_RANKS = _Words(
+    "--ranks", re.compile("[1-9][0-9]{0,8}", re.ASCII).fullmatch, int,
+    f"rank: give whole numbers from 1 to 999999999, or {NO_VALUE} for who did not finish",
+)  # fmt: skip
+_SEATS = _Words("--seats", is_seat, str, f"name of a seat: {SEAT_CURE}, or {NO_VALUE} for none")
+_SCORES = _Words(
+    "--scores", re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII).fullmatch, float,
+    f"score: give numbers such as 4 or -0.5, or {NO_VALUE} for none",
+)  # fmt: skip

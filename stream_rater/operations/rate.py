@@ -1,5 +1,4 @@
-"""`stream-rater rate` and `convert`: rates the rounds of a file offline, or writes those of a table
-as JSON lines."""
+"""`stream-rater rate` and `convert`: rates a file offline, or writes a table as JSON lines."""
 
 import base64
 import csv
@@ -22,8 +21,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations import input_file
 from stream_rater.places import is_data_file
-from stream_rater.rating.seasons import seen
-from stream_rater.rating.stages import ratings
+from stream_rater.rating import seasons, stages
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import EditedLog, Verdicts, records_of
 from stream_rater.replay.files import STANDARD_INPUT
@@ -35,7 +33,6 @@ from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import AS_FOUND, SUFFIXES, Reading, is_table
 
 _to_json = msgspec.json.Encoder().encode
-
 Form = Literal["table", "csv", "json"]
 
 
@@ -46,14 +43,8 @@ def rate(
 ) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
     standard output) in this form, or as the table `ratings` into a database of SQLite, and each
-    rating change to `changes` if it is given.
-
-    `records`: whether the lines include the bytes of each belief. `reading`: how a table is to be
-    read. `cores`: how many to use; None: all. Warns on standard error of parameters whose effect
-    may surprise.
-
-    Raises BadConfiguration or Failed.
-    """
+    rating change to `changes` if it is given. `records`: whether lines include beliefs' bytes.
+    `cores`: None for all. Warns of surprising parameters. Raises BadConfiguration or Failed."""
     for written in filter(None, (out, changes, database)):
         input_file.check_writable(written, path)
     if out is not None and changes is not None:
@@ -133,11 +124,7 @@ def rate_file(
     cores: Cores = ONE_CORE,
 ) -> RatedFile:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
-    is given.
-
-    Raises OSError, EOFError or zlib.error if a file cannot be read or written, and BadConfiguration
-    with a question about the columns of a table.
-    """
+    is given. Raises OSError, EOFError or zlib.error, or BadConfiguration about a table."""
     file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
     mistakes = file.mistakes
 
@@ -173,8 +160,8 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
     """The final ratings of a ladder: a line for each player, the best first."""
     rows = np.arange(len(pool))
     header = pool.headers(rows)
-    mu, sigma = seen(pool.rule, header)
-    rating = ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
+    mu, sigma = seasons.seen(pool.rule, header)
+    rating = stages.ratings([pool.rule], np.zeros(len(pool), np.int64), mu, sigma)
     encoded: Sequence[str | None] = [None] * len(pool)
     if records:
         encoded = [base64.b64encode(record).decode() for record in pool.records(rows)]
@@ -188,12 +175,9 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
 
 
 def convert(path: Path, out: Path, reading: Reading) -> None:
-    """Write the rounds of a table to `out` as JSON lines, in order of time; `-` is standard output.
-    A name that ends in .gz is compressed by gzip.
-
-    Raises BadConfiguration with a question about a column, or Failed if rows were rejected, here or
-    as rounds; all others are written.
-    """
+    """Write the rounds of a table to `out` as JSON lines, in order of time, compressed if its name
+    ends in .gz; `-` is standard output. Raises BadConfiguration about a column, or Failed if rows
+    were rejected, here or as rounds; all others are written."""
     if not is_table(path):
         raise BadConfiguration(f"{path}: no table: its name must end in {', '.join(SUFFIXES)}")
     if is_table(out):

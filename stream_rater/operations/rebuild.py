@@ -1,8 +1,5 @@
-"""`stream-rater rebuild`: computes the ratings of a place again from its log.
-
-Those of a data file are written to a copy of the file, and compared with a replay of the log. Only
-then the copy takes the place of the file.
-"""
+"""`stream-rater rebuild`: computes the ratings of a place again from its log. Those of a data file
+go to a copy, which takes its place once they are compared with a replay of the log."""
 
 import sys
 import time
@@ -16,14 +13,13 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player, checksum
 from stream_rater.operations import corrected_rebuild, rebuild_store, verify
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
-from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets
-from stream_rater.operations.torn_logs import reached
+from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets, reached
 from stream_rater.pipeline import ladder_history
-from stream_rater.pipeline.parts.schema import UnknownPart
+from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import SourceCommit
 from stream_rater.places import checks
 from stream_rater.places.port import Place
@@ -31,7 +27,7 @@ from stream_rater.replay.checkpoint import heads_in
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import MissingVerdicts
 from stream_rater.replay.ledger import verdicts_of_log
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import advancing, counted, track, track_batches
 
 MOST_AHEAD = 4  # The number of batches that are read, or encoded, ahead.
@@ -40,12 +36,12 @@ MOST_AHEAD = 4  # The number of batches that are read, or encoded, ahead.
 def rebuild(
     settings: Settings, *, replace: bool, cores: int | None = None, fill: int | None = None
 ) -> None:
-    """Replay the log into the place of the settings, which must have no ratings unless `replace` is
-    given. `cores`: how many to use; None: all. `fill`: the most records that are appended to a
-    partition that lost some; None: MOST_FILLERS. Raises BadConfiguration or Failed."""
+    """Replay the log into a place, which must have no ratings unless `replace` is given. `cores`:
+    None for all. `fill`: the most records that are appended to a partition that lost some; None:
+    MOST_FILLERS. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
-    malloc.configure()
+    startup.configure()
     with named_failures():
         selfcheck.check()
         check = partial(_check_new, ladders, replace)
@@ -53,40 +49,6 @@ def rebuild(
             work = rebuild_from_log(target, ladders, cores, fill)
             if target is not place:
                 _compare(target, place.name, ladders, cores)
-    report(work, began_s)
-
-
-def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
-    """Unless ratings may be replaced, raise BadConfiguration if the place has some, or was rated by
-    another ladders file."""
-    if replace:
-        return
-    if ratings := place.ratings():
-        raise BadConfiguration(f"{ratings} holds ratings: give --replace to rebuild them")
-    if why := checks.disagreement(place, ladders, place.ladder_log()):
-        raise BadConfiguration(
-            f"{why}, or give --replace to rate all rounds again by other parameters"
-        )
-
-
-def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> None:
-    """Compare the ratings in a rebuilt copy of the file `name` with a replay, if all of its log is
-    rated."""
-    done = copy.progress()
-    behind = sum(copy.ends()) - sum(done.rated) + sum(done.part_ends) - sum(done.applied)
-    if not behind:
-        with copy.at_rest(0.0) as instant:  # what was written lately is read once
-            verify.compared_with_replay(instant, ladders, verify.Options(cores=cores))
-        return
-    print(
-        f"{name}: {counted(behind, 'record')} not rated yet, so the ratings were not "
-        "compared: run `stream-rater verify` after the next start",
-        file=sys.stderr,
-    )
-
-
-def report(work: rebuild_store.Rebuilds, began_s: float) -> None:
-    """Print what a rebuild did. `began_s`: when it began, monotonic seconds."""
     if work.unproven:
         print(f"warning: {unproven_warning(work.unproven)}", file=sys.stderr)
     took_s = time.monotonic() - began_s
@@ -96,9 +58,34 @@ def report(work: rebuild_store.Rebuilds, began_s: float) -> None:
     )
 
 
+def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
+    """Unless `replace`, raise BadConfiguration for ratings, or another ladders file."""
+    if replace:
+        return
+    if ratings := place.ratings():
+        raise BadConfiguration(f"{ratings} holds ratings: give --replace to rebuild them")
+    if why := checks.disagreement(place, ladders, place.ladder_log()):
+        other = "or give --replace to rate all rounds again by other parameters"
+        raise BadConfiguration(f"{why}, {other}")
+
+
+def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> None:
+    """Compare the ratings in a rebuilt copy of a file with a replay, if all of its log is rated."""
+    done = copy.progress()
+    behind = sum(copy.ends()) - sum(done.rated) + sum(done.part_ends) - sum(done.applied)
+    if not behind:
+        with copy.at_rest(0.0) as instant:  # what was written lately is read once
+            verify.compared_with_replay(instant, ladders, cores=cores)
+        return
+    print(
+        f"{name}: {counted(behind, 'record')} not rated yet, so the ratings were not "
+        "compared: run `stream-rater verify` after the next start",
+        file=sys.stderr,
+    )
+
+
 def unproven_warning(offsets: Collection[int]) -> str:
-    """The warning about pending parts whose evidence differs from the replay's, with the cure.
-    `offsets`: the offsets of their rounds, at least one."""
+    """The warning about pending parts, of rounds at these offsets, with other evidence."""
     return (
         f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
         "be applied, and were computed from other beliefs or by other parameters than these: start "
@@ -110,19 +97,12 @@ def unproven_warning(offsets: Collection[int]) -> str:
 def rebuild_from_log(
     place: Place, ladders: Ladders, cores: int | None = None, fill: int | None = None
 ) -> rebuild_store.Rebuilds:
-    """Rebuild the beliefs from the log. Then write ladder events with the parameter histories and
-    the corrections of this replay. The beliefs stay marked as unfinished. `cores`, `fill`: as in
-    `rebuild`. Raises Failed."""
+    """Rebuild the beliefs, and write ladder events with the parameter histories and the corrections
+    of this replay. The beliefs stay marked as unfinished. Raises Failed."""
     try:
         work = _rebuild(place, ladders, Cores.of(cores), fill or MOST_FILLERS)
     except (UnknownPart, Misplaced, rebuild_store.StoreInUse) as error:
         raise Failed(str(error)) from None
-    restate(place, work, ladders)
-    return work
-
-
-def restate(place: Place, work: rebuild_store.Rebuilds, ladders: Ladders) -> None:
-    """Write ladder events with the parameter histories and the corrections of a replay."""
     named = (each for each in ladders.ladders if each != TEMPLATE)
     ladder_log = place.ladder_log()
     every = dict.fromkeys((*work.ladders, *named, *ladder_log.recorded))
@@ -137,15 +117,13 @@ def restate(place: Place, work: rebuild_store.Rebuilds, ladders: Ladders) -> Non
             corrected_rebuild.to_restate(work.verdicts, ladder_log.corrections, validate_all)
         )
     )
+    return work
 
 
 def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild_store.Rebuilds:
-    """Read the whole log, mark the shards, and replace the beliefs.
-
-    Nothing changes before the marks are written, unless the rounds lost records (`lost_rounds`).
-    From then on workers refuse the beliefs, until a rebuild has run to its end. Only after the
-    marks are the beliefs deleted.
-    """
+    """Read the whole log, mark the shards, and replace the beliefs. Nothing changes before the
+    marks are written, unless the rounds lost records (`lost_rounds`). From then on workers refuse
+    the beliefs, which are deleted after the marks, until a rebuild has run to its end."""
     of_updaters, of_estimators = place.applied(), place.commits()
     parts_start, ends = place.part_bounds()
     known = {p: each.offset for p, each in of_estimators.items() if each and each.offset}
@@ -162,7 +140,8 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
         applied, found.sent, len(ends), everything=found.is_torn, replayed=recorded.replayed,
         lost=found.lost,
     )  # fmt: skip
-    for batch in _parts(place, sum(ends) - sum(parts_start), cores):
+    parts = cores.ahead(place.parts(), MOST_AHEAD)
+    for batch in track_batches(parts, "parts", sum(ends) - sum(parts_start)):
         cutoff.add(batch)
     cutoff.check()
     if any(parts_start):
@@ -185,7 +164,7 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
     moved = rebuild_store.past_marks(applied, marks)
     place.commit_parts(moved)
     applied |= moved
-    tails = rebuild_store.tails_at(applied, moved, cutoff)
+    tails = cutoff.tails | dict.fromkeys(moved, checksum(mark(len(applied))))
     epoch = place.begin_rebuild()
     place.check_idle()
     beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
@@ -197,11 +176,6 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
         closing.publish(work.verdicts, cutoff.sent)
         closing.release()
     return work
-
-
-def _parts(place: Place, total: int, cores: Cores) -> Iterator[Sequence[Record]]:
-    """Yield the parts in batches, with a progress bar."""
-    return track_batches(cores.ahead(place.parts(), MOST_AHEAD), "parts", total)
 
 
 def _closing(
@@ -217,8 +191,7 @@ def _closing(
 
 
 def _published(place: Place) -> Iterator[RatingChanged]:
-    """Yield each published event. Records without a value are skipped: their players were
-    erased."""
+    """Yield each published event. One without a value is skipped: its player was erased."""
     for each in track(place.events(), "ratings"):
         if each.value:
             yield rating_changed_from_json(each.value)
@@ -254,8 +227,8 @@ def replayed(
 
 
 def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> None:
-    """Raise Failed if parts were deleted before their events were published. `starts`: the first
-    offset of each shard. `applied`: by shard, the updaters' committed offset."""
+    """Raise Failed if parts were deleted between the updaters' committed offset of a shard,
+    `applied`, and its first offset, `starts`: before their events were published."""
     if at := {s: start for s, start in enumerate(starts) if start > applied[s]}:
         each = (f"shard {s} starts at {at[s]}, after the committed offset {applied[s]}" for s in at)
         raise Failed(
@@ -265,8 +238,7 @@ def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> N
 
 
 def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
-    """Raise StoreInUse if a record was written to a shard between the last record that was read and
-    the mark. `ends`: the end offset of each shard when it was read."""
+    """Raise StoreInUse if a record was written between the `ends` that were read and the marks."""
     for shard, offset in marks.items():
         if offset != ends[shard]:
             raise rebuild_store.StoreInUse(
@@ -276,11 +248,8 @@ def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
 
 
 def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
-    """Raise Failed if a shard with parts has no committed offset. The updaters publish all events
-    after this offset, so without it some events may be published a second time.
-
-    `published`: the committed offset of each shard, or None.
-    """
+    """Raise Failed if a shard with parts has no committed offset (None): the updaters publish all
+    events after it, and without it would publish some a second time."""
     for shard, offset in published.items():
         if offset is None and shard in with_parts:
             raise Failed(
@@ -294,12 +263,8 @@ def check_published(published: Mapping[int, int | None], with_parts: Collection[
 def check_committed(
     finished: Mapping[int, SourceCommit | None], ends: Sequence[int], parts_start: Sequence[int]
 ) -> None:
-    """Raise Failed if parts were deleted, and a partition with rounds has no committed offset. Then
-    only the estimators' offsets show which rounds were rated.
-
-    `finished`: what is committed for each partition, or None. `ends`: the end offset of each
-    partition. `parts_start`: the first offset of each shard.
-    """
+    """Raise Failed if parts were deleted, and a partition with rounds has no committed offset
+    (None): then only the estimators' offsets show which rounds were rated."""
     for partition, commit in finished.items():
         if commit is None and ends[partition] and any(parts_start):
             raise Failed(

@@ -5,19 +5,19 @@ offset: all events before g are published, and no later event is. A rebuild sets
 the code of the rebuild calls both `applied`. The store at g must hold, for each player, the
 sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
 
-So a round whose parts were sent only in part, or not at all, is left to the workers. They finish it
-as after a crash. Its other players are replayed with it, because their ratings count in it. The
-same holds for a seed or a reset, each row of which is like a round of one player.
+So a round whose parts were sent only in part, or not at all, is left to the workers, as after a
+crash. Its other players are replayed with it, because their ratings count in it. The same holds for
+a seed or a reset, each row of which is like a round of one player.
 
 The rebuilt store is not the result of the old parts, which may have been cut for another number of
 shards, or computed by another kernel or ladders file. So each shard's log gets a mark. If no part
-is pending in a shard, `applied` and g move past its mark. A worker that reads the mark later knows
-that the store was lost since then. If parts are pending, workers apply them first, and the store
-records that the mark after them is its own.
+is pending in a shard, `applied` and g move past it, and a worker that reads it later knows that the
+store was lost since then. Pending parts are applied first: the store records that the mark after
+them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,12 +27,11 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.record import Record, checksum
+from stream_rater.contract.record import Record
 from stream_rater.operations import bulk_waves
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.replay import edited_log
@@ -42,17 +41,9 @@ from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
 
 BATCH = 10_000  # The number of beliefs written in one call.
-
-AT_ONCE = 50_000
-"""The approximate number of players that are collected before their rounds are rated. More players
-allow more parallel work."""
-
+AT_ONCE = 50_000  # About how many players are collected before their rounds are rated together.
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
-
-
-def ignored(_: int) -> None:
-    """Do nothing."""
 
 
 class StoreInUse(Exception):
@@ -67,44 +58,37 @@ class Rebuild:
         verdicts: edited_log.Verdicts | None = None, traces: CorrectionTraces | None = None,
         cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
-        """`verdicts`: the verdicts on applied corrections; without them a log with corrections
-        raises MissingVerdicts. `traces`: restores the values that these corrections left in
-        beliefs."""
+        """`verdicts`: those on applied corrections; without them a log with corrections raises
+        MissingVerdicts. `traces`: restores the values that these corrections left in beliefs."""
         self._log = edited_log.EditedLog(ladders, window, partitions, verdicts)
         self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
-        """By configuration and started seasons, the number of this pair. Rounds are rated by such a
-        pair."""
+        """The number of each configuration with started seasons, by which rounds are rated."""
         self._cutoff = cutoff
         self._least = cutoff.least()
         self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
         self._waiting: list[bulk_waves.BulkRounds | bulk_waves.DueSeed] = []
         """The rounds that are not rated yet, and the seeds that are not applied yet."""
-        self._players = 0
-        """The number of players in them."""
+        self._players = 0  # The number of players in them.
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
         """The rows of these players who had a belief at the cut-off, and the encoded beliefs."""
-        self._ladders: set[int] = set()
-        """The numbers of the ladders that have rounds or seeds."""
-        self.rounds = 0
-        self.updates = 0
-        self.written = 0
-        """The number of beliefs that were yielded so far."""
+        self._ladders: set[int] = set()  # The numbers of the ladders that have rounds or seeds.
+        self.unproven = cutoff.proof.unproven
+        self.rounds = self.updates = 0
+        self.written = 0  # The number of beliefs that were yielded so far.
 
-    def run(self, log: LogReader, advance: Callable[[int], None] = ignored) -> None:
-        """Rate all records of a log. `advance` is called with the number of records of each batch
-        that is rated. Raises MissingVerdicts."""
+    def run(self, log: LogReader, advance: Callable[[int], None] = lambda _: None) -> None:
+        """Rate all records of a log. `advance` gets each batch's size. Raises MissingVerdicts."""
         with log.validated(self._log.validator, *self._arguments, self._cores) as batches:
             for each in batches:
                 self.feed(each)
                 advance(each.count)
 
     def feed(self, records: Sequence[Record] | edited_log.ValidRecords) -> None:
-        """Rate the valid rounds in records of `round-completed`, and apply the seeds and resets,
-        now or together with those fed later. Raises MissingVerdicts."""
+        """Rate rounds, and apply seeds, now or with those fed later. Raises MissingVerdicts."""
         for each in self._log.in_order(records):
             if isinstance(each, Seed):
                 self._add_seed(each)
@@ -197,7 +181,7 @@ class Rebuild:
             if isinstance(wave, bulk_waves.SeedWave):
                 self._replay.seed(wave)
                 continue
-            evidence = self._replay.rate(wave, *kinds[wave.kind])
+            evidence = self._replay.rate(wave, *kinds[wave.rounds.kind[0]])
             if self._traces is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
@@ -210,29 +194,23 @@ class Rebuild:
             self._saved.append((rated, self._replay.column(rated)))
 
     @property
-    def unproven(self) -> set[int]:
-        """The offsets of rounds with a pending part that has other evidence than the replay."""
-        return self._cutoff.proof.unproven
-
-    @property
     def ladders(self) -> list[str]:
         """The ladders that have rounds."""
         names = self._cutoff.players.ladders
         return [names[number] for number in sorted(self._ladders)]
 
     def beliefs(self) -> Iterator[BeliefColumn]:
-        """Yield every belief that the store must hold, in batches. `feed` cannot be called
-        afterwards."""
+        """Yield every belief that the store must hold, in batches. It ends `feed`."""
         self._rate()
-        for found in self._completed():
+        players, traces = self._cutoff.players, self._traces
+        batches: Iterable[BeliefColumn] = (
+            BeliefColumn(players.at(rows), data) for rows, data in self._batches_of_beliefs()
+        )
+        if traces is not None:
+            batches = chain(map(traces.restored, batches), traces.without_rounds())
+        for found in batches:
             self.written += len(found)
             yield found
-
-    def _completed(self) -> Iterator[BeliefColumn]:
-        for rows, records in self._batches_of_beliefs():
-            found = BeliefColumn(self._cutoff.players.at(rows), records)
-            yield found if self._traces is None else self._traces.restored(found)
-        yield from () if self._traces is None else self._traces.without_rounds()
 
     def _batches_of_beliefs(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Yield rows with their encoded beliefs, in batches."""
@@ -254,16 +232,9 @@ class Rebuilds:
         self, rebuilds: Sequence[Rebuild], verdicts: edited_log.Verdicts = edited_log.NO_VERDICTS
     ) -> None:
         """`verdicts`: the verdicts on all applied corrections."""
-        self._rebuilds = rebuilds
-        self.verdicts = verdicts
-        self.rounds, self.updates, self.ladders = (
-            rebuilds[0].rounds, rebuilds[0].updates, rebuilds[0].ladders,
-        )  # fmt: skip
-
-    @property
-    def unproven(self) -> set[int]:
-        """The offsets of rounds with a pending part that has other evidence than the replay."""
-        return set().union(*(each.unproven for each in self._rebuilds))
+        first, self._rebuilds, self.verdicts = rebuilds[0], rebuilds, verdicts
+        self.rounds, self.updates, self.ladders = first.rounds, first.updates, first.ladders
+        self.unproven = first.unproven  # all editions have one cut-off, with its proof
 
     @property
     def written(self) -> int:
@@ -281,13 +252,6 @@ def _batches(count: int) -> Iterator[slice]:
         yield slice(start, start + BATCH)
 
 
-def tails_at(applied: Offsets, moved: Offsets, cutoff: Cutoff) -> dict[int, int]:
-    """By shard, the checksum of the last record before its next offset. `moved`: the next offsets
-    of the shards whose offset is past their mark."""
-    mark_checksum = checksum(mark(len(applied)))
-    return cutoff.tails | dict.fromkeys(moved, mark_checksum)
-
-
 def past_marks(applied: Offsets, marks: Offsets) -> dict[int, int]:
     """By shard, the offset after its mark, for each shard in which no part is pending."""
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
@@ -299,10 +263,8 @@ def fill_store(
 ) -> None:  # fmt: skip
     """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
     epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises StoreInUse.
-
-    No intermediate state can be mistaken for a complete one, even if the store goes back to it. If
-    it goes back in the meantime, the next call to that shard finds another `applied`.
-    """
+    No intermediate state can be mistaken for a complete one: if the store goes back to one, the
+    next call to that shard finds another `applied`."""
     shards, before = len(marks), dict.fromkeys(marks, UNFINISHED)
     for number, batch in enumerate(beliefs, 1):
         after = UNFINISHED - 1 - number  # below VANISHED

@@ -1,24 +1,23 @@
 """Rewrites the records of a log under a pseudonym, for `erase`.
 
-Each record keeps its partition and its offset. So the `last` of a belief and the offsets in events,
+Each record keeps its partition and its offset: so the `last` of a belief and the offsets in events,
 in ladder events and in the ladders file are right for both logs, and the duplicate window has the
-same reach. A rejected record is not informative and may hold the id, so an empty record takes its
-place, which is rejected, too. An empty record also fills each offset at which the log has no
-record, as at the end of a transaction.
+same reach. A rejected record may hold the id, so an empty one takes its place, which is rejected,
+too. Empty records also fill offsets without a record, as at the end of a transaction.
 
-A record that does not name the player stays as it is, byte for byte. In the other records the
-player's id is replaced, and all other fields keep their bytes. Where a key is given twice, all
-readers take the last value; if another one has the id, the record is encoded again without it.
+A record that does not name the player stays as it is, byte for byte. In the others the id is
+replaced, and all other fields keep their bytes. Where a key is given twice, all readers take the
+last value; if another one has the id, the record is encoded again without it.
 """
 
 import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,12 +29,10 @@ from stream_rater.contract.record import Player, Record, header
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.ladder_history import LadderEvent, encode_corrections
 from stream_rater.replay.edited_log import EditedLog, Verdicts
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import is_seed
+from stream_rater.rounds import decoder, seed_records
 from stream_rater.runtime.progress import counted
 
 Fields = dict[str, Raw]
-
 PLAYER_FIELDS = "player", "into"  # Fields of a correction or a reset that name a player.
 SEEDED_FIELD = "players"  # The field of a seed that names players.
 ENTRY_FIELDS = frozenset({"player", "team", "rank", "dnf", "shares"})
@@ -44,14 +41,13 @@ STRUCTURED_FIELDS = frozenset(
 )
 """Fields in which a producer cannot write free text."""
 STRUCTURED_IN_SEEDS = STRUCTURED_FIELDS | {"at", SEEDED_FIELD}  # The same of a seed or a reset.
-
-
+AT_ONCE = 5000  # The number of records that are validated together.
 MOST_PLACES = 20  # The largest number of places that `Mentions` stores.
 
 
 class _Codec(NamedTuple):
-    """Splits messages into fields, and keeps the bytes of each field. Its attributes are functions
-    that decode a message, the entries of standings, or any value, and encode one."""
+    """Splits messages into fields, and keeps the bytes of each: functions that decode a message,
+    the entries of standings, or any value, and encode one."""
 
     fields: Callable[[bytes], Fields]
     entries: Callable[[bytes], list[Fields]]
@@ -102,8 +98,7 @@ class Pseudonym:
         return self.record(record) is not record
 
     def record(self, record: Record) -> Record:
-        """A round, a seed, a reset or a correction with the new name; the same object if it does
-        not name the player."""
+        """A record of `round-completed` with the new name; the same object without the player."""
         value = record.value or b""
         if self._bytes not in value and b"\\" not in value:  # escapes may hide the id
             return record
@@ -119,8 +114,8 @@ class Pseudonym:
     def _renamed(self, codec: _Codec, record: Record, value: bytes) -> bytes | None:
         """The value of a record with the new name; None if it does not name the player."""
         fields = codec.fields(value)
-        found = bool(kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
-        if SEEDED_FIELD in fields and is_seed(record):
+        found = bool(decoder.kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
+        if SEEDED_FIELD in fields and seed_records.is_seed(record):
             rows = codec.entries(fields[SEEDED_FIELD])
             if any(self._rename(codec, each, ("player",)) for each in rows):
                 fields[SEEDED_FIELD], found = Raw(codec.encode(rows)), True
@@ -139,8 +134,7 @@ class Pseudonym:
         return sum(self._word(each) is not None for each in _texts(whole))
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
-        """Put the new name into those of these fields that name the player. Returns whether there
-        was one."""
+        """Put the new name into those of these fields that name the player, if any does."""
         matching = [n for n in names if n in fields and codec.anything(fields[n]) == self.player]
         fields |= dict.fromkeys(matching, Raw(codec.encode(self.name)))
         return bool(matching)
@@ -154,11 +148,10 @@ class Pseudonym:
         return found
 
     def leftover_field(self, record: Record) -> str:
-        """The name of a field with free text, or of a header, in which the id still stands as a
-        word in a renamed record; empty if there is none."""
+        """The field or header of a renamed record in which the id still is a word; else empty."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
-            structured = STRUCTURED_IN_SEEDS if is_seed(record) else STRUCTURED_FIELDS
+            structured = STRUCTURED_IN_SEEDS if seed_records.is_seed(record) else STRUCTURED_FIELDS
             for name, text in _free_texts(_codec_of(record), value, structured):
                 if self._word(text):
                     return name
@@ -191,11 +184,8 @@ class Pseudonym:
 
     def ladder_events(self, message: bytes) -> list[bytes]:
         """The messages that replace a message of `ladders-noted`, with the new name; none if it is
-        not a ladder event.
-
-        An event that restates corrections becomes an ordinary event about these corrections, too:
-        the rebuild that follows restates them, wherever that makes a difference.
-        """
+        no ladder event. One that restates corrections becomes an ordinary event about them: the
+        rebuild that follows restates them, wherever that makes a difference."""
         try:
             event = _decode_ladder_event(message)
         except UNDECODABLE:
@@ -218,8 +208,7 @@ class Pseudonym:
 def _free_texts(
     codec: _Codec, value: bytes, structured: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the texts in all fields with free text, each with the name of its field. `structured`:
-    the fields without free text."""
+    """Yield the texts in all fields, but for `structured` ones, each with its field's name."""
     fields = codec.fields(value)
     free = [(name, each) for name, each in fields.items() if name not in structured]
     for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
@@ -261,6 +250,12 @@ class AcceptedRecords:
         places = {(record.partition, record.offset) for record, _ in rejected}
         return [(each.partition, each.offset) not in places for each in records]
 
+    def batches(self, records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bool]]]:
+        """Yield records in batches, with whether each of them was accepted."""
+        left = iter(records)
+        while batch := list(islice(left, AT_ONCE)):
+            yield batch, self.of(batch)
+
 
 @dataclass
 class Mentions:
@@ -272,10 +267,8 @@ class Mentions:
     accepted: int = 0
     rejected: int = 0
     conflict: str = ""  # A place where the pseudonym stands already; empty if there is none.
-    left: int = 0
-    """The number of records in which the id stands in another field, which stays as it is."""
-    places: list[str] = field(default_factory=list)
-    """The places of the id in the first MOST_PLACES of these records."""
+    left: int = 0  # Records in which the id stands in another field, which stays as it is.
+    places: list[str] = field(default_factory=list)  # Where it stands in MOST_PLACES of them.
 
     def warn(self) -> None:
         """Warn on standard error of the places where the id stays."""
@@ -287,8 +280,7 @@ class Mentions:
     def read(
         self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym | None
     ) -> None:
-        """Count the next records. `accepted`: (n,) whether each of them was accepted.
-        `pseudonym`: None looks for no player."""
+        """Count the next records, (n,) `accepted` or not. `pseudonym`: None looks for no player."""
         if pseudonym is None:
             return
         reverse = Pseudonym(pseudonym.name, pseudonym.player)
@@ -299,8 +291,8 @@ class Mentions:
             self.accepted += 1
             renamed = pseudonym.record(record)
             if renamed is not record:
-                kind = "correction" if kind_of(record) else "round"
-                self.named["seed" if is_seed(record) else kind] += 1
+                kind = "correction" if decoder.kind_of(record) else "round"
+                self.named["seed" if seed_records.is_seed(record) else kind] += 1
             place = f"partition {record.partition}, offset {record.offset}"
             if not self.conflict and reverse.names(record):
                 self.conflict = place
@@ -321,12 +313,9 @@ class Mentions:
 
 
 def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | None:
-    """A ladder and another player's name that sorts between the player's id and the pseudonym; None
-    if there is no such name that matters.
-
-    It matters where accounts are merged: if several of them stand in a round or a seed, the one
-    with the least name stays (`replay.edits`).
-    """
+    """A ladder and another player's name that sorts between the id and the pseudonym; None if none
+    matters. It matters where accounts are merged: if several of them stand in a round or a seed,
+    the one with the least name stays (`replay.edits`)."""
     for ladder, edits in verdicts.edits.items():
         edit = edits.entries.get(pseudonym.player)
         if edit is None or edit.player == pseudonym.player:
@@ -345,12 +334,10 @@ class LogRewriter:
     def __init__(self, pseudonym: Pseudonym | None) -> None:
         """`pseudonym`: None copies the accepted records as they are."""
         self._pseudonym = pseudonym
-        self._next: dict[int, int] = {}
-        """By partition, the offset of the next record to yield."""
+        self._next: dict[int, int] = {}  # By partition, the offset of the next record to yield.
 
     def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
-        """Yield the records that replace the next ones, with empty records in the gaps before them.
-        `accepted`: (n,) whether each record was accepted."""
+        """Yield what replaces the next records, (n,) `accepted` or not, and fills gaps."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
             if not counts:
@@ -360,8 +347,7 @@ class LogRewriter:
             self._next[record.partition] = record.offset + 1
 
     def fill_to(self, ends: Mapping[int, int]) -> Iterator[Record]:
-        """Yield empty records behind the last record of each partition, up to the partition's
-        end."""
+        """Yield empty records behind the last record of each partition, up to its end."""
         for partition, end in ends.items():
             yield from self._up_to(partition, end)
 

@@ -1,10 +1,8 @@
-"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended.
-
-The standings of a season are those just before the record that starts the next one. The command
-replays the log to there, as the corrections edit it that were applied before, and writes the listed
-players in pages. What it writes depends on the log and the ladders file alone. So it can be killed
-at any moment and run again, also several times at once: each player of a season has one record.
-"""
+"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended,
+as they were just before the record that starts the next one. The command replays the log to there,
+as the corrections before it edit it, and writes the listed players in pages. What it writes depends
+on the log and the ladders file alone. So it can be killed at any moment and run again, also several
+times at once: each player of a season has one record."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stream_rater import places
-from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
@@ -25,7 +22,7 @@ from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place, SeasonWriter
 from stream_rater.replay.edits import StartedSeason
 from stream_rater.replay.rating_changes import Standings
-from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted, track
 
 MOST_TROUBLES = 20  # How often in a row a page may fail to be written before the command gives up.
@@ -35,8 +32,7 @@ class EndedSeason(NamedTuple):
     """A season that has ended."""
 
     number: int  # Its number; 0 for the time before the first season.
-    start: int | None
-    """The offset of the record that starts it; None for the time before the first season."""
+    start: int | None  # The offset of the record that starts it; None before the first season.
     end: int  # The offset of the record that starts the next one.
 
 
@@ -44,20 +40,24 @@ def season_standings(
     settings: Settings, ladder: str, number: int | None, wait_s: float
 ) -> Iterator[str]:
     """Keep the standings of a ladder's season; without a number, of all that have ended and are not
-    kept. Yields a line about each.
-
-    `wait_s`: how long to wait until the workers have rated what is in the log now. Raises
-    BadConfiguration or Failed.
-    """
-    ladders = ladders_of_settings(settings)
-    malloc.configure()
-    with named_failures(), places.opened(settings) as place:
+    kept. Yields a line about each. `wait_s`: how long to wait until the present log is rated.
+    Raises BadConfiguration or Failed."""
+    ladders = files.ladders_of_settings(settings)
+    startup.configure()
+    with errors.named_failures(), places.opened(settings) as place:
         selfcheck.check()
         place.check_rated(ladder, wait_s)
         replay = LadderReplay(place, ladders, place.ladder_log(), ladder, "nothing was written")
         found = ended_seasons(replay.seasons())
         kept = {each.season: each for each in place.kept_seasons(ladder)}
-        for season in _asked_for(found, number, ladder):
+        asked = [each for each in found if number in (None, each.number)]
+        if number is not None and not asked:
+            ended = ", ".join(str(each.number) for each in found) or "none"
+            raise errors.BadConfiguration(
+                f"ladder {shown(ladder)!r}: season {number} has not ended; those that have: "
+                f"{ended}: `stream-rater correct season` starts the next one, which ends it"
+            )
+        for season in asked:
             yield (
                 _keep(place, ladders, replay, season, asked=number is not None)
                 if season.number not in kept
@@ -69,8 +69,7 @@ def season_standings(
 
 
 def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
-    """The seasons that have ended, in order: each was followed by another one. The first is the
-    time before the first season."""
+    """The seasons that another one followed, in order, from the time before the first season on."""
     numbers = [season_ended.BEFORE_SEASONS, *(each.season.number for each in started)]
     offsets = [None, *(each.offset for each in started)]
     return [
@@ -80,30 +79,14 @@ def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
     ]
 
 
-def _asked_for(
-    found: Sequence[EndedSeason], number: int | None, ladder: str
-) -> Sequence[EndedSeason]:
-    """The ended seasons to keep. Raises BadConfiguration if the season with this number has not
-    ended."""
-    if number is None:
-        return found
-    if chosen := [each for each in found if each.number == number]:
-        return chosen
-    ended = ", ".join(str(each.number) for each in found) or "none"
-    raise BadConfiguration(
-        f"ladder {shown(ladder)!r}: season {number} has not ended; those that have: {ended}: "
-        "`stream-rater correct season` starts the next one, which ends it"
-    )
-
-
 def _keep(
     place: Place, ladders: Ladders, replay: LadderReplay, season: EndedSeason, *, asked: bool
 ) -> str:
     """Keep the standings of a season. Returns a line about it."""
-    ladder, replayed = replay.ladder, replay.to(season.end)
+    ladder, job = replay.ladder, replay.run(season.end)
     standings = Standings(
-        ladder, season.number, replayed.pool, replayed.rule, ladders.views(ladder),
-        season.end, replayed.time_s,
+        ladder, season.number, job.replayed_pool, job.rule, ladders.views(ladder), season.end,
+        job.latest_time_s,
     )  # fmt: skip
     if not standings.players and not asked:
         return f"{_label(ladder, season)}: nobody had played"
@@ -111,10 +94,8 @@ def _keep(
     summary = standings.summary(season.end, start, time_of(replay.record(season.end)))
     with place.season_writer(ladder, season.number) as writer:
         write_standings(writer, standings, summary)
-    listed = counted(len(standings), "listed player")
-    return (
-        f"{_label(ladder, season)}: {listed} of {standings.players:,}, before offset {season.end}"
-    )
+    of = f"{counted(len(standings), 'listed player')} of {standings.players:,}"
+    return f"{_label(ladder, season)}: {of}, before offset {season.end}"
 
 
 def _label(ladder: str, season: EndedSeason) -> str:
@@ -124,18 +105,22 @@ def _label(ladder: str, season: EndedSeason) -> str:
 def write_standings(
     writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept
 ) -> None:
-    """Write the pages that are not written yet. The last page has the summary with it. Raises
-    Failed."""
+    """Write the pages that are missing, the summary with the last one. Raises Failed."""
     troubles, written = 0, -1
     while True:
         try:
             marks = writer.begin()
             if len(marks) > written:
                 troubles, written = 0, len(marks)
-            _check_marks(marks, standings)
+            if any(each.digest != standings.digest for each in marks.values()):  # they must not mix
+                raise errors.Failed(
+                    f"{counted(len(marks), 'page')} of season {standings.season} were written by "
+                    "other parameters, listing or tiers, and the rest is missing: give the command "
+                    "the ladders file that they were written with"
+                )
             _write_missing(writer, standings, summary, marks)
         except Outdone:
-            raise Failed(
+            raise errors.Failed(
                 f"another process writes the standings of season {standings.season} now: it "
                 "continues where this one ended"
             ) from None
@@ -152,23 +137,9 @@ def _write_missing(
     writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept,
     marks: Mapping[int, season_ended.PageWritten],
 ) -> None:  # fmt: skip
-    missing = [page for page in range(standings.pages) if page not in marks]
-    last = standings.pages - 1
-    for page in track(missing, "pages"):
-        messages = [*standings.page(page)]
-        if page == last:
-            messages.append(season_ended.message_of(summary))
-        writer.write(messages, summary.ended_at)
-
-
-def _check_marks(marks: Mapping[int, season_ended.PageWritten], standings: Standings) -> None:
-    """Raise Failed if pages of other standings are written: they must not mix with these."""
-    if any(each.digest != standings.digest for each in marks.values()):
-        raise Failed(
-            f"{counted(len(marks), 'page')} of season {standings.season} were written by other "
-            "parameters, listing or tiers, and the rest is missing: give the command the ladders "
-            "file that they were written with"
-        )
+    for page in track([each for each in range(standings.pages) if each not in marks], "pages"):
+        last = [season_ended.message_of(summary)] if page == standings.pages - 1 else []
+        writer.write([*standings.page(page), *last], summary.ended_at)
 
 
 def time_of(record: Record) -> str:

@@ -29,14 +29,12 @@ from stream_rater.operations.submit import send
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.places import checks
 from stream_rater.places.port import Place
-from stream_rater.rating import record
+from stream_rater.rating import record, seasons
 from stream_rater.rating.model import Table
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
-from stream_rater.rounds import seed_records
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds import seed_records, validation
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.ratings import EXAMPLES, RatingsTable, TableSeeds, source_of_file
@@ -89,10 +87,7 @@ def of_table(
 ) -> Plan:  # fmt: skip
     """The plan for a table of ratings. `scale`: that of its numbers. `sigma`: that of players
     without one, on this scale. `skip_invalid`: whether the valid rows are taken if others are not.
-    `sends`: whether the seeds go to the log of the settings.
-
-    Raises BadConfiguration, or Failed if rows are invalid or the file cannot be read.
-    """
+    `sends`: whether the seeds go to the log. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
@@ -114,24 +109,6 @@ def of_table(
                 f"--sigma {0.3 * its_scale.sigma:.3g}"
             )
         seeds = TableSeeds(table, its_scale, rating)
-    _check_rows(path, seeds, skip_invalid=skip_invalid)
-    rule, examples = rule_of(rating), list[SeedExample]()
-    for row, to in seeds.examples():
-        to_sigma = to.sigma if to.sigma is not None else rating.initial_sigma
-        numbers = (to.mu, to_sigma, float(rule.rating(to.mu, to_sigma)), to.rounds)
-        examples.append(SeedExample(to.player, row.mu, row.sigma, *numbers))
-    remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
-    plan = Plan(head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks)
-    check(plan, ladders, end)
-    return plan
-
-
-def _remarks(cut: int, most: str) -> list[str]:
-    return [f"the sigma of {counted(cut, 'player')} was cut to {most}"] if cut else []
-
-
-def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
-    """Print the first invalid rows. Raises Failed if there are some and none may be skipped."""
     for line, invalid in seeds.rejections[: progress.SHOWN_LINES]:
         print(shown(f"{name_of(path)}:{line}: {invalid.code}: {invalid}"), file=sys.stderr)
     if seeds.rejected and not skip_invalid:
@@ -142,11 +119,22 @@ def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
         )
     if not seeds.count:
         raise Failed(f"{name_of(path)}: no valid row in it")
+    rule, examples = rule_of(rating), list[SeedExample]()
+    for row, to in seeds.examples():
+        to_sigma = to.sigma if to.sigma is not None else rating.initial_sigma
+        numbers = (to.mu, to_sigma, float(rule.rating(to.mu, to_sigma)), to.rounds)
+        examples.append(SeedExample(to.player, row.mu, row.sigma, *numbers))
+    remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
+    return _planned(ladders, end, head, seeds.count, examples, seeds.players, remarks)
+
+
+def _remarks(cut: int, most: str) -> list[str]:
+    return [f"the sigma of {counted(cut, 'player')} was cut to {most}"] if cut else []
 
 
 def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[Terms, int]:
-    """The ladder's terms at the end of the log of the settings, and this offset; without settings,
-    the last terms. Raises BadConfiguration if there is no such ladder."""
+    """The ladder's terms at the end of the log, and this offset; without settings, the last terms.
+    Raises BadConfiguration if there is no such ladder."""
     named = ladders.ladders.get(ladder)
     end = AFTER_ALL
     if settings is not None and named is not None and named.offsets != (0,):
@@ -161,17 +149,16 @@ def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[
     return terms, end
 
 
-def most_bytes_of(ladders: Ladders) -> int:
-    """The most bytes of a seed that these limits take."""
-    return min(MOST_SEED_BYTES, ladders.limits.max_bytes)
-
-
-def check(plan: Plan, ladders: Ladders, end: int) -> None:
-    """Raise Failed if the first seed is invalid by the rules of the service. All have the same
-    ladder and time, and their rows were validated before."""
-    for message in plan.messages():
-        _check_record(SEEDED, message.value, ladders, end)
-        return
+def _planned(
+    ladders: Ladders, end: int, head: SeedHead, total: int, examples: Sequence[SeedExample],
+    players: Callable[[], Iterable[SeededPlayer]], remarks: Sequence[str],
+) -> Plan:  # fmt: skip
+    """The plan, whose rows are valid. Raises Failed if its first seed is invalid by the rules of
+    the service: all have the same ladder and time."""
+    most_bytes = min(MOST_SEED_BYTES, ladders.limits.max_bytes)
+    plan = Plan(head, most_bytes, total, examples, players, remarks)
+    _check_record(SEEDED, next(plan.messages()).value, ladders, end)
+    return plan
 
 
 def _check_record(kind: str, value: bytes, ladders: Ladders, end: int) -> None:
@@ -179,7 +166,7 @@ def _check_record(kind: str, value: bytes, ladders: Ladders, end: int) -> None:
     record = Record(0, end, value, headers, received_s=time.time())
     try:
         seed_records.decode(record, ladders)
-    except Invalid as invalid:
+    except validation.Invalid as invalid:
         raise Failed(f"{kind}: {invalid.code}: {invalid}: nothing was sent") from None
 
 
@@ -192,8 +179,8 @@ def now() -> str:
 
 
 def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
-    """Write the seeds to a file of JSON lines, or to standard output for `-`. `inputs`: the files
-    that they come from. Returns a line with the counts. Raises BadConfiguration or Failed."""
+    """Write the seeds to a file of JSON lines, `-` for standard output. `inputs`: where they come
+    from. Returns a line. Raises BadConfiguration or Failed."""
     if out != STANDARD_INPUT:
         check_writable(out, *inputs)
     count = 0
@@ -230,8 +217,7 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
 
 
 def take_back(plan: Plan, settings: Settings) -> str:
-    """Void the seeds of this plan, together. Returns a line with their place. Raises
-    BadConfiguration or Failed."""
+    """Void these seeds together. Returns a line. Raises BadConfiguration or Failed."""
     ladder, reason = plan.head.ladder, f"taken back: {plan.head.source}"
     voids = [voided(ladder, each.round_id, reason, batched=True) for each in plan.messages()]
     return send([*voids, applied(ladder, reason)], settings)
@@ -244,8 +230,7 @@ def reset(
     ladder: str, player: str, sigma: float, mu: float | None, at: str, source: str, round_id: str,
     settings: Settings,
 ) -> str:  # fmt: skip
-    """Make one player's rating uncertain again. Returns a line with the record's place. Raises
-    BadConfiguration or Failed."""
+    """Make a rating uncertain again. Returns a line. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     _, end = terms_of(ladders, ladder, settings)
     given = UNSET if mu is None else mu
@@ -274,15 +259,12 @@ def reset(
 # target already are left out, so a repeated command sends only what is new.
 
 AT_ONCE = 100_000  # The number of players who are Python objects at the same time.
-
 ORDER = Key(np.uint64(0), np.uint64(0))
-"""The key of the hashes by which the players are in order. It is no secret: nothing is looked up by
-these hashes."""
+"""The key of the hashes that order the players. It is no secret: none is looked up by them."""
 
 
 def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: Settings) -> Plan:
-    """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
-    is not that of the workers, and Failed if there are no such players."""
+    """The plan for the players of the ladder `source`. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     if source == head.ladder:
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
@@ -308,21 +290,19 @@ def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: 
     most = min(taken.most_sigma, rating.initial_sigma)
     examples = _examples(names, (mu, sigma, to_mu, to_sigma), rating)
     remarks = _remarks(cut, f"{most:g}")
-    plan = Plan(head, most_bytes_of(ladders), len(names), examples, players, remarks)
-    check(plan, ladders, end)
-    return plan
+    return _planned(ladders, end, head, len(names), examples, players, remarks)
 
 
 def _read(
     place: Place, rule: RatingRule, source: str, target: str
 ) -> tuple[StringColumn, Floats, Floats]:
-    """The names, mu and sigma of the players of the source who have no belief on the target, in an
-    order that depends on the names alone. Raises Failed if there are none."""
+    """The players of the source without a belief on the target, with mu and sigma, in an order that
+    depends on the names alone. Raises Failed if there are none."""
     names, mu, sigma, known = list[StringColumn](), list[Floats](), list[Floats](), list[Hashes]()
     for batch in progress.track_batches(place.beliefs(), "beliefs"):
         found, header = _played(batch, source)
         names.append(found)
-        its_mu, its_sigma = seen(rule, header)
+        its_mu, its_sigma = seasons.seen(rule, header)
         mu.append(its_mu)
         sigma.append(its_sigma)
         known.append(_played(batch, target)[0].hashes)
@@ -347,8 +327,7 @@ def _played(batch: list[tuple[Player, bytes]], ladder: str) -> tuple[StringColum
 def _examples(
     names: StringColumn, columns: Sequence[Floats], rating: RatingConfig
 ) -> list[SeedExample]:
-    """Some players, from the lowest rating to the highest. `columns`: the mu and sigma of all on
-    the source, and on the target."""
+    """Some players, by rising rating. `columns`: mu and sigma on the source and the target."""
     order = np.argsort(columns[2], kind="stable")
     places = np.linspace(0, len(order) - 1, min(EXAMPLES, len(order))).round().astype(np.int64)
     rows, rule = order[places], rule_of(rating)

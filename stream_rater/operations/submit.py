@@ -1,5 +1,4 @@
-"""`stream-rater submit` and `correct`: send rounds, seeds, resets and corrections to
-`round-completed`."""
+"""`stream-rater submit` and `correct`: send records to `round-completed`."""
 
 import sys
 import time
@@ -10,16 +9,14 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config.errors import Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
+from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ROUND_COMPLETED, shown
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_SEED_BYTES
-from stream_rater.operations import corrections
+from stream_rater.operations import corrections, input_file
 from stream_rater.operations.corrections import AFTER_ALL, APPLIED, Planned
-from stream_rater.operations.input_file import Order, RoundsFile
 from stream_rater.places.port import Submitter
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.correction_records import names_in, round_in
@@ -33,16 +30,12 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 def submit(
     path: Path, settings: Settings, per_second: float | None, reading: Reading = AS_FOUND
 ) -> None:
-    """Send the valid rounds, seeds, resets and corrections of a file to Kafka. `per_second`: the
-    largest number of records to send in a second; None for no limit. `reading`: how a table is to
-    be read.
-
-    Raises BadConfiguration, or Failed if lines were rejected or not sent.
-    """
-    ladders = ladders_of_settings(settings)
-    file = RoundsFile(path, None, reading, ladders, once=True)
-    decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
-    with named_failures(), places.opened(settings, writes=True) as place:
+    """Send the valid rounds, seeds, resets and corrections of a file; at most `per_second` records,
+    if this is given. Raises BadConfiguration, or Failed if lines were rejected or not sent."""
+    ladders = files.ladders_of_settings(settings)
+    file = input_file.RoundsFile(path, None, reading, ladders, once=True)
+    decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, input_file.Order()
+    with errors.named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter()
         kinds, began_s = Counter[str](), time.monotonic()
         for record in file.records():
@@ -74,9 +67,9 @@ def submit(
                 due_s = began_s + mistakes.valid_lines / per_second
                 time.sleep(max(0.0, due_s - time.monotonic()))
         submitter.flush()
-    if submitter.failures:
-        first = shown(submitter.failures[0])
-        raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
+    if failures := submitter.failures:
+        what = counted(len(failures), "record")
+        raise errors.Failed(f"{what} not sent, first {shown(failures[0])}")
     others = [counted(kinds[kind], kind) for kind in ("seed", "correction") if kinds[kind]]
     sent = " and ".join([counted(kinds["round"], "round"), *others])
     print(f"{sent} sent{place.later}", file=sys.stderr)
@@ -85,8 +78,7 @@ def submit(
 
 
 def checked_seed(record: Record, ladders: Ladders) -> Seed:
-    """The seed or reset in a record to send, validated by all rules that need only the record, and
-    by the parameters that its ladder has last. Raises Invalid."""
+    """The seed or reset in a record, valid by its ladder's last parameters. Raises Invalid."""
     if (size := len(record.value or b"")) > MOST_SEED_BYTES:
         text = f"{size} bytes, over the {MOST_SEED_BYTES} of a seed: cut it into several"
         raise Invalid("too-large", text)
@@ -94,11 +86,10 @@ def checked_seed(record: Record, ladders: Ladders) -> Seed:
 
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:
-    """Send corrections in this order. Returns a line with their partition and offsets. Raises
-    BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    """Send corrections in this order. Returns a line. Raises BadConfiguration or Failed."""
+    ladders = files.ladders_of_settings(settings)
     corrections.check_all(plan, ladders)
-    with named_failures(), places.opened(settings, writes=True) as place:
+    with errors.named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter(create=False)
         corrections.check_accepting(plan, ladders, place.end_of)
         corrections.announce(plan)
@@ -107,27 +98,22 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
                 _flush(submitter, len(plan))
             submitter.correct(planned.ladder, planned.kind, planned.value, planned.subject)
         _flush(submitter, len(plan))
+    (partition, first), (_, last) = submitter.corrections[0], submitter.corrections[-1]
+    kinds = Counter(each.kind for each in plan)
+    what = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    offsets = f"offsets {first} to {last}"
+    if len(plan) == 1:
+        what, offsets = plan[0].kind, f"offset {first}"
     topic = f"{settings.topic_prefix}{ROUND_COMPLETED}"
-    return _sent_line(plan, topic, submitter.corrections) + place.later
+    return f"{what}: {topic}, partition {partition}, {offsets}{place.later}"
 
 
 def _flush(submitter: Submitter, count: int) -> None:
     """Wait until everything is sent. Raises Failed."""
     submitter.flush()
     if submitter.failures:
-        raise Failed(
+        raise errors.Failed(
             f"{len(submitter.failures):,} of {counted(count, 'correction')} not sent, first "
             f"{shown(submitter.failures[0])}: run the same command again; what was sent twice is "
             "refused the second time"
         )
-
-
-def _sent_line(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
-    """A line with the corrections and their offsets. All are in one partition, that of the
-    ladder."""
-    kinds = Counter(each.kind for each in plan)
-    (partition, first), (_, last) = places[0], places[-1]
-    if len(plan) == 1:
-        return f"{plan[0].kind}: {topic}, partition {partition}, offset {first}"
-    what = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-    return f"{what}: {topic}, partition {partition}, offsets {first} to {last}"

@@ -1,7 +1,5 @@
-"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka.
-
-Only `tune_topic` needs the packages of the service. It changes nothing on Kafka.
-"""
+"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka, where
+it changes nothing. Only `tune_topic` needs the packages of the service."""
 
 import sys
 from array import array
@@ -14,15 +12,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.config.errors import Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
-from stream_rater.config.ladders import Ladders
+from stream_rater.config import errors, files
+from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.fits import system_of
+from stream_rater.evaluation import fits, tuning
 from stream_rater.evaluation.proposal import TooFewRounds, TuningProposal, propose
 from stream_rater.evaluation.season import Session, by_name, sessions_of
-from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.rating.parameters import RatingConfig
@@ -30,13 +26,10 @@ from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
-from stream_rater.runtime.progress import rejections, unknown_ladder
 from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
-CURE = "tune by a file that has them"
-"""The cure in an error about rounds that the log on Kafka lacks."""
-
+CURE = "tune by a file that has them"  # In an error about rounds that the log on Kafka lacks.
 DAY_S = 86_400.0
 
 
@@ -51,8 +44,7 @@ class TunedFile(NamedTuple):
     out: Path | None
 
     def conclude(self) -> None:
-        """Write the parameters to `out`, if it is given. Warn if rounds were out of order. Raises
-        Failed if lines were rejected."""
+        """Write the parameters to `out`, and warn of late rounds. Raises Failed for mistakes."""
         write_rating(self.proposal, self.out)
         self.season.conclude_order()
         self.season.mistakes.conclude()
@@ -63,12 +55,8 @@ def tune_file(
     where: Where, reading: Reading = AS_FOUND, present: RatingConfig | None = None,
 ) -> TunedFile:  # fmt: skip
     """Search the parameters of a system that are best by a measure on the first part of a file, and
-    compare them with the present ones on the other part.
-
-    `train`: the size of the first part, as a fraction of all rounds. `where`: where the trials run.
-    `reading`: how a table is to be read. `present`: None for the system's first guess. Raises
-    BadConfiguration or Failed.
-    """
+    compare them with the `present` ones (None: the system's first guess) on the rest. `train`: the
+    size of the first part, as a fraction. Raises BadConfiguration or Failed."""
     if out is not None:
         check_writable(out, path)
     season = SeasonFile(path, named=present is not None and by_name([present]), reading=reading)
@@ -84,12 +72,11 @@ def tune_file(
 
 def as_json(config: RatingConfig) -> bytes:
     """A configuration as JSON in several lines, as `--out` writes it."""
-    return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(tuning.without_defaults(config))) + b"\n"
 
 
 def write_rating(found: TuningProposal, out: Path | None) -> None:
-    """Write the proposed configuration, if a file is given, unless the one that was found is worse.
-    Raises Failed."""
+    """Write the configuration to the file, if there is one, unless it is worse. Raises Failed."""
     if out is not None and not found.worse:
         with file_failures():
             out.write_bytes(as_json(found.rating))
@@ -101,14 +88,11 @@ def write_rating(found: TuningProposal, out: Path | None) -> None:
 class TunedLadder(NamedTuple):
     """Parameters for a ladder, by its rounds on Kafka."""
 
-    ladder: str
     ladders: Ladders
     proposal: TuningProposal
     system: str
     another: bool  # Whether `system` differs from the system that the ladder has now.
-    offset: int
-    """The approximate end offset of the ladder's partition in a day. The new parameters can hold
-    from there on."""
+    offset: int  # About the partition's end in a day: the new parameters can hold from there.
     out: Path | None
 
     def conclude(self) -> None:
@@ -120,40 +104,34 @@ def tune_topic(
     settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None, *,
     train: float, trials: int, where: Where,
 ) -> TunedLadder:  # fmt: skip
-    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: the rating
-    system to tune; None for the ladder's present one. `train`: the size of the first part, as a
-    fraction of all rounds. `where`: where the trials run.
-
-    Raises BadConfiguration if the ladders file is not that of the workers, Failed if the ladder has
-    no rounds or too few, or if the trials cannot be run.
-    """
+    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: None for
+    the present one. `train`: the size of the first part, as a fraction. Raises BadConfiguration if
+    the ladders file is not that of the workers, Failed if there are too few rounds or no trials."""
     if out is not None:
         check_writable(out, *settings.files)
     with trials_on(where) as executor:
-        ladders = ladders_of_settings(settings)
+        ladders = files.ladders_of_settings(settings)
         sessions, rejected, growth = _read(settings, ladders, ladder)
         terms = ladders.find(ladder, growth.end)
         assert terms is not None, "it has rounds"
-        present = system_of(terms.rating)
+        present = fits.system_of(terms.rating)
         count = progress.counted(sum(len(session.rounds) for session in sessions), "round")
-        print(f"ladder {ladder!r}: {count} read, {rejections(rejected)}", file=sys.stderr)
+        print(f"ladder {ladder!r}: {count} read, {progress.rejections(rejected)}", file=sys.stderr)
         proposal = _proposed(
             f"ladder {ladder!r}", terms.rating, system or present, sessions, measure, train, trials,
             executor, "wait for more rounds",
         )  # fmt: skip
-    system = system or present
-    offset = growth.in_a_day()
-    return TunedLadder(ladder, ladders, proposal, system, system != present, offset, out)
+    another = system not in (None, present)
+    return TunedLadder(ladders, proposal, system or present, another, growth.in_a_day(), out)
 
 
 def _read(
     settings: Settings, ladders: Ladders, ladder: str
 ) -> tuple[list[Session], Mapping[str, int], "GrowthForecast"]:
-    """The rounds that the ladder has now, the number of rejected records by error code (those whose
-    ladder cannot be read are included), and the growth of the ladder's partition. Raises
-    BadConfiguration or Failed."""
+    """The ladder's rounds, the numbers of its rejected records by error code, those of unknown
+    ladders among them, and the growth of its partition. Raises BadConfiguration or Failed."""
     from stream_rater import places
-    from stream_rater.operations import live_log
+    from stream_rater.operations import ladder_replay
 
     growth, window, rejected = GrowthForecast(), settings.duplicate_window, Counter[str]()
 
@@ -171,14 +149,14 @@ def _read(
             named=named,
         ))  # fmt: skip
 
-    with named_failures(), places.opened(settings) as place:
-        read_log, _ = live_log.live_log(place, ladders, ladder, CURE)
+    with errors.named_failures(), places.opened(settings) as place:
+        read_log, _ = ladder_replay.live_log(place, ladders, ladder, CURE)
         sessions = with_verdicts(once, read_log, ladders, window, place.partitions)
         if not sessions:
-            known = live_log.known_ladders(place, ladders)
-            others = [name for name in known if name != ladder]
-            more = f"; {rejections(rejected)}" if rejected else ""
-            raise Failed(f"{unknown_ladder(ladder, others)}{more}")
+            known = {*place.ladder_log().ladders, *ladders.ladders}
+            others = sorted(known - {TEMPLATE, ladder})
+            more = f"; {progress.rejections(rejected)}" if rejected else ""
+            raise errors.Failed(f"{progress.unknown_ladder(ladder, others)}{more}")
     return sessions, rejected, growth
 
 
@@ -221,6 +199,6 @@ def _proposed(
                 on_trial=lambda: bar.advance(task),
             )  # fmt: skip
         except TooFewRounds as error:
-            raise Failed(
+            raise errors.Failed(
                 f"{what}: {error}: {cure}, or choose another --train than {train:g}"
             ) from None

@@ -1,32 +1,36 @@
-"""`stream-rater verify`: compares the ratings with a replay of the log."""
+"""`stream-rater verify`: compares the ratings with a replay of the log, or this with a mirror."""
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain, compress, takewhile, zip_longest
 from typing import NamedTuple
 
 from stream_rater import places
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import Failed, named_failures
+from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
-from stream_rater.config.settings import Settings
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract import events
+from stream_rater.contract.record import Record
 from stream_rater.operations.compare_store import Verdict, compare
+from stream_rater.operations.rewriting import AcceptedRecords
 from stream_rater.places import checks
 from stream_rater.places.port import Place
 from stream_rater.replay.cores import Cores
+from stream_rater.replay.edited_log import Verdicts
+from stream_rater.replay.ledger import with_verdicts
 from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections
 
 NOTHING = "nothing was compared"
 
 
 class Sample(NamedTuple):
-    """Some of the ladders that have rounds.
-
-    Each ladder has a place from 0 to 1, by a hash of its id. A sample of a share has the ladders
-    whose place is below the share, so that it is always the same, and part of every larger sample.
-    """
+    """Some of the ladders that have rounds. Each ladder has a place from 0 to 1, by a hash of its
+    id. A sample of a share has those whose place is below it, as has every larger one."""
 
     share: float  # The share that was asked for.
     ladders: frozenset[str]  # The chosen ladders: at least one, if there is any.
@@ -34,15 +38,13 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, share: float, ladders: Iterable[str]) -> "Sample":
-        """The sample of this share of the ladders. If no place is below the share, it is the ladder
-        with the first place."""
+        """The sample of this share; if no place is below it, the ladder with the first place."""
         in_order = sorted(ladders, key=lambda ladder: (place_of(ladder), ladder))
         chosen = [each for each in in_order if place_of(each) < share] or in_order[:1]
         return cls(share, frozenset(chosen), len(in_order))
 
     def described(self, players: int, all_players: int, records: int) -> str:
-        """What the sample has covered, and that it proves nothing else. `players`: the number of
-        its players. `records`: the number of records in the whole log."""
+        """What a sample of so many players has covered, and that it proves nothing else."""
         return (
             f"This is a sample of {self.share:g}: {len(self.ladders):,} of "
             f"{counted(self.known, 'ladder')}, {players:,} of {counted(all_players, 'player')}, in "
@@ -56,23 +58,12 @@ def place_of(ladder: str) -> float:
     return int.from_bytes(digest.digest(), "big") / 2**64
 
 
-class Options(NamedTuple):
-    """How much is compared, and on how many cores."""
-
-    sample: float | None = None
-    """The share of the ladders that are replayed and compared; None: all of them."""
-    cores: int | None = None  # The number of cores; None: all.
-
-
-ALL = Options()
-
-
-def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
+def verify(
+    settings: Settings, wait_s: float, *, sample: float | None = None, cores: int | None = None
+) -> str:
     """Compare the ratings with a sequential replay of the log. Returns a line with the counts.
-
     `wait_s`: how long to wait until all of the log is rated. Raises Failed if beliefs differ,
-    BadConfiguration if the ladders file or the duplicate window is not that of the workers.
-    """
+    BadConfiguration if the ladders file or the duplicate window is not that of the workers."""
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(settings) as place:
         place.kernel()  # fails at once where Redis is down
@@ -80,37 +71,34 @@ def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
         checks.agreed(place, ladders, NOTHING)
         place.check_whole()
         with place.at_rest(wait_s) as instant:
-            return compared_with_replay(instant, ladders, options)
+            return compared_with_replay(instant, ladders, sample=sample, cores=cores)
 
 
-def compared_with_replay(place: Place, ladders: Ladders, options: Options = ALL) -> str:
-    """Compare the beliefs of a place, all of which is rated, with a replay. Returns a line with the
-    counts. Raises BadConfiguration, or Failed if beliefs differ."""
+def compared_with_replay(
+    place: Place, ladders: Ladders, *, sample: float | None = None, cores: int | None = None
+) -> str:
+    """Compare the beliefs of a place, all rated, with a replay on so many cores (None: all); of a
+    `sample`, this share of the ladders. Returns a line. Raises BadConfiguration or Failed."""
     known, ends = checks.agreed(place, ladders, NOTHING), dict(enumerate(place.ends()))
-    sample = None if options.sample is None else Sample.of(options.sample, known.ladders)
+    some = None if sample is None else Sample.of(sample, known.ladders)
+    only, read = None if some is None else some.ladders, ends
+    if only is not None:
+        own = {partition_of(ladder, len(ends)) for ladder in only}
+        read = {partition: end for partition, end in ends.items() if partition in own}
     verdict = compare(
-        place.log_reader(_of_sample(ends, sample)), ladders, place.settings.duplicate_window,
-        place.partitions, place.shards, place.read, cores=Cores.of(options.cores),
-        only=sample and sample.ladders,
+        place.log_reader(read), ladders, place.settings.duplicate_window, place.partitions,
+        place.shards, place.read, cores=Cores.of(cores), only=only,
     )  # fmt: skip
-    stored = place.count_beliefs(sample and sample.ladders)
+    stored = place.count_beliefs(only)
     done = _report(verdict, stored - verdict.beliefs + len(verdict.missing), place.kernel())
-    if sample is None:
+    if some is None:
         return done
-    return f"{done}. {sample.described(stored, place.count_beliefs(), sum(ends.values()))}"
-
-
-def _of_sample(ends: Mapping[int, int], sample: Sample | None) -> Mapping[int, int]:
-    """The ends of the partitions that have ladders of the sample."""
-    if sample is None:
-        return ends
-    own = {partition_of(ladder, len(ends)) for ladder in sample.ladders}
-    return {partition: end for partition, end in ends.items() if partition in own}
+    return f"{done}. {some.described(stored, place.count_beliefs(), sum(ends.values()))}"
 
 
 def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
     """A line with the counts. Prints the first players whose beliefs are missing or differ. Raises
-    Failed if there are any, or if there are beliefs that the log does not explain."""
+    Failed if there are any, or a belief that the log does not explain."""
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_LINES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
@@ -119,19 +107,109 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
         f"{verdict.rounds} rounds replayed, {seeds}{rejections(verdict.rejected)}, "
         f"{verdict.beliefs} beliefs compared"
     )
-    if not verdict.equal or surplus:
-        raise Failed(
-            f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
-            f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
-        )
-    return f"{done}: all equal, bit for bit"
-
-
-def _other_kernels(begun_by: int) -> str:
-    """A hint if the ratings go back to the kernels of another release; else empty."""
-    if begun_by == KERNEL_VERSION:
-        return ""
-    return (
+    if verdict.equal and not surplus:
+        return f"{done}: all equal, bit for bit"
+    others = "" if begun_by == KERNEL_VERSION else (
         f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
         "`stream-rater rebuild --replace` computes all of them again)"
+    )  # fmt: skip
+    raise Failed(
+        f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
+        f"{surplus} that the log does not explain{others}"
     )
+
+
+# --- a mirror ------------------------------------------------------------------------------------
+
+# Beliefs, events, the ladders file and the duplicate window count offsets, so each accepted record
+# must have its own offset in the mirror. What is rejected there may differ, and so may gaps.
+
+
+class _NoMirror(Failed):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}: it is no mirror that workers can use: copy the log by "
+                         "`stream-rater move --from`, which keeps each offset")  # fmt: skip
+
+
+def compare_mirror(settings: Settings, mirror: Settings) -> str:
+    """Compare the log with its mirror, as far as this goes, while workers may run. Returns a line.
+    Raises BadConfiguration, or Failed at the first record that differs."""
+    if (mirror.kafka, mirror.topic_prefix) == (settings.kafka, settings.topic_prefix):
+        raise BadConfiguration(
+            f"MIRROR: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
+            f"present settings do: name the mirror's {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX in it"
+        )
+    ladders = ladders_of_settings(settings)
+    with named_failures(), ExitStack() as stack:
+        copy, log = (  # the copy is the older
+            _Log(stack.enter_context(places.opened(each)), ladders, settings.duplicate_window)
+            for each in (mirror, settings)
+        )
+        if len(copy.ends) != len(log.ends):
+            sizes = f"{copy.topic} has {len(copy.ends)} partitions, and {log.topic} has "
+            raise _NoMirror(f"{sizes}{len(log.ends)}")
+        accepted = sum(_compare(log, copy, partition) for partition in range(len(log.ends)))
+        if copy.notes != log.notes[: len(copy.notes)]:
+            others = f"its messages are not those of {log.notes_topic}, in their order"
+            raise _NoMirror(f"{copy.notes_topic}: {others}")
+    behind = sum(max(0, end - copied) for end, copied in zip(log.ends, copy.ends, strict=True))
+    return (
+        f"{counted(accepted, 'accepted record')} and {counted(len(copy.notes), 'note')} are equal, "
+        f"offset by offset; the mirror is {counted(behind, 'record')} behind"
+    )
+
+
+class _Log:
+    """The accepted records of a place, validated by these ladders and this duplicate window."""
+
+    def __init__(self, place: Place, ladders: Ladders, window: int) -> None:
+        self._place, self._ladders, self._window = place, ladders, window
+        prefix = place.settings.topic_prefix
+        self.topic = prefix + events.ROUND_COMPLETED
+        self.notes_topic = prefix + events.LADDERS_NOTED
+        self.ends = place.ends()
+        for partition, start in enumerate(place.starts()):
+            if start > 0:
+                at = f"{place.name}, partition {partition}, starts at {start}"
+                raise _NoMirror(f"{at}: the records before it were deleted, and so it is not "
+                                "known which of the others were accepted")  # fmt: skip
+        with_verdicts(self._validate, place.all_rounds, ladders, window, len(self.ends))
+        self.notes = [*place.ladder_events()]
+
+    def _validate(self, verdicts: Verdicts | None) -> None:
+        """Take these verdicts, if they are all that the log needs. Raises MissingVerdicts."""
+        self._verdicts = verdicts
+        for _ in chain.from_iterable(map(self.accepted, range(len(self.ends)))):
+            pass
+
+    def accepted(self, partition: int) -> Iterator[Record]:
+        """Yield the accepted records of a partition, in order."""
+        partitions, end = len(self.ends), self.ends[partition]
+        validated = AcceptedRecords(self._ladders, self._window, partitions, self._verdicts)
+        for batch in validated.batches(self._place.rounds(partition, end) if end else ()):
+            yield from compress(*batch)
+
+
+def _compare(log: _Log, copy: _Log, partition: int) -> int:
+    """Compare the accepted records of a partition. Returns their number. Raises Failed."""
+    end, count = copy.ends[partition], 0
+    records = takewhile(lambda each: each.offset < end, log.accepted(partition))
+    for record, copied in zip_longest(records, copy.accepted(partition)):
+        if record is None:
+            wrong, why = copied, f": {log.topic} has none there"
+        elif copied is None or copied.offset > record.offset:
+            wrong, why = record, " is missing, or is rejected there"
+        elif copied.offset < record.offset:
+            wrong, why = copied, ": the log has none there"
+        elif _content(copied) != _content(record):
+            wrong, why = record, ": it is another one"
+        else:
+            count += 1
+            continue
+        record_at = f"the accepted record at offset {wrong.offset}"
+        raise _NoMirror(f"{copy.topic}, partition {partition}: {record_at}{why}")
+    return count
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    return record.key, record.value, sorted(record.headers)

@@ -9,8 +9,7 @@ whenever the server waits for the client:
 - for the rest of a body after the answer: LINGER_S;
 - between two requests: KEEP_ALIVE_S, whatever the client sends that is not a request.
 
-A new connection is always accepted. Beyond the limit, the connection that has been idle longest is
-closed (`OpenConnections`).
+A new connection is always accepted; beyond the limit, an idle one is closed (`OpenConnections`).
 """
 
 import asyncio
@@ -66,8 +65,8 @@ class Server(uvicorn.Server):
         self, application: Any, address: str, limits: ConnectionLimits,
         made_room: Callable[[str], None] = lambda cause: None,
     ) -> None:  # fmt: skip
-        """Listens at once at all addresses of the host. `made_room` is called with `address` or
-        `all` when a connection is closed to make room. Raises OSError or ValueError."""
+        """Listens at once at all addresses of the host. `made_room` gets `address` or `all` when a
+        connection is closed to make room. Raises OSError or ValueError."""
         logger = logging.getLogger("uvicorn")
         logger.addHandler(logging.NullHandler())  # errors of clients are not logged
         logger.propagate = False
@@ -155,13 +154,10 @@ class ClientConnection(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._open, self._limits = connections, limits
         self._step: asyncio.TimerHandle | None = None
-        """The timer of the client's request, or of making the answer."""
-        self._unread: asyncio.TimerHandle | None = None
-        """The timer of a client that does not read."""
-        self._in_head = self._in_body = False
-        """Whether the head or the body of a request has begun and not ended."""
-        self._beside = 0
-        """The bytes of the request that have come in a row without being part of its body."""
+        """Of the client's request, or of making the answer."""
+        self._unread: asyncio.TimerHandle | None = None  # The timer of a client that does not read.
+        self._in_head = self._in_body = False  # Whether a request's head or body is unfinished.
+        self._beside = 0  # The bytes in a row of the request that are not of its body.
 
     def drop(self) -> None:
         """Close the connection at once."""
@@ -178,8 +174,7 @@ class ClientConnection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse data from the client, in pieces. Before each of them is parsed, it is counted what
-        has come beside the body: if that is too much, the connection ends."""
+        """Parse data in pieces; too much that is not of a body ends the connection."""
         while data and not self.transport.is_closing():
             if not (self._in_head or self._in_body):
                 self._beside = 0
@@ -304,30 +299,23 @@ class ClientConnection(HttpToolsProtocol):
 
 
 class OpenConnections:
-    """The open connections of a server, for one thread.
-
-    A connection is idle while the server waits for its client: for a request, or until the client
-    has read its answer. It is busy while its request is answered, or while it follows changes. To
-    make room, the connection is closed that has been idle longest; busy connections stay.
-    """
+    """The open connections of a server, for one thread. One is idle while the server waits for its
+    client: for a request, or until the answer is read; busy while it is answered, or follows
+    changes. To make room, the one is closed that has been idle longest; busy ones stay."""
 
     def __init__(self, max_total: int, per_address: int, made_room: Callable[[str], None]) -> None:
-        """`max_total`: all connections; `per_address`: those of one address, 0 means no limit.
-        `made_room` is called with `address` or `all` when a connection is closed."""
+        """`max_total`: of all connections; `per_address`: 0: no limit. `made_room`: see Server."""
         self._max_total, self._per_address, self._made_room = max_total, per_address, made_room
         self._address_of: dict[ClientConnection, str] = {}
-        self._counts: Counter[str] = Counter()
-        """By address, the number of its connections."""
-        self._idle: OrderedDict[ClientConnection, None] = OrderedDict()
-        """The idle connections, the longest wait first."""
+        self._counts: Counter[str] = Counter()  # By address, the number of its connections.
+        self._idle: OrderedDict[ClientConnection, None] = OrderedDict()  # The longest wait first.
 
     def __len__(self) -> int:
         """The number of open connections."""
         return len(self._address_of)
 
     def add(self, connection: ClientConnection, address: str) -> None:
-        """A client connected. Close an idle connection if there are too many, or this one if all
-        others are busy."""
+        """A client connected. If there are too many, close an idle connection, or else this one."""
         self._address_of[connection] = address
         self._counts[address] += 1
         if self._per_address and self._counts[address] > self._per_address:

@@ -1,15 +1,15 @@
-"""Both state machines on one data file, in one thread: the engine of a standalone process.
+"""Both state machines in one thread: on one data file, the engine of a standalone process, or in
+memory (`EmbeddedEngine`).
 
 A *turn* takes the records that wait, appends them to the log, and lets the estimator and the
 updater work until each waits for records. It is one transaction of the file, which ends with one
 write to the disk. Only then the submitters get their answers, and only then subscribers see the
-events. If the transaction fails, nothing of the turn has happened: the records wait for the next
-turn, and both machines start over, as after a crash.
-
-So steps 12 to 14 of the protocol are one transaction, and `applied` is the committed offset
-whenever the file is read.
+events. If it fails, nothing of the turn has happened: the records wait for the next turn, and both
+machines start over, as after a crash. So steps 12 to 14 of the protocol are one transaction, and
+`applied` is the committed offset whenever the file is read.
 """
 
+import asyncio
 import itertools
 import threading
 import time
@@ -17,19 +17,23 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from stream_rater.adapters.local_driver import LocalDriver
+from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
+from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble, Trouble
-from stream_rater.contract.submissions import NewRecord, RecordPlace
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
+from stream_rater.pipeline.updater.updater import Updater
 
 MOST_WAITING = 20_000  # The most records that may wait for the disk.
-MOST_WAITING_BYTES = 64 * 1024 * 1024
-"""The most bytes of these records, unless only one call waits."""
+MOST_WAITING_BYTES = 64 * 1024 * 1024  # The most bytes of these, unless only one call waits.
 MOST_TOGETHER = 5_000  # The most records that one turn appends.
 TURN_S = 0.02  # The time after which a turn ends, although a machine has more to do.
 IDLE_S = 1.0  # The longest time for which the engine waits without looking at its machines.
@@ -50,14 +54,15 @@ class Machine:
         self._step: Generator[Effect[Any], Any, Any] = step
         self._on_effect = on_effect
         self._effect: Effect[Any] = next(step)
-        self.due_s = 0.0
-        """When its poll ends without records, monotonic seconds."""
+        self.due_s = 0.0  # When its poll ends without records, monotonic seconds.
         self.on_polled: Callable[[Polled], None] = lambda _: None
 
     def advance(self, now_s: float) -> bool:
-        """Perform the present effect, and those that follow it, up to the next poll. Returns False
-        if the machine waits. Raises Trouble if an effect fails."""
-        if isinstance(self._effect, Poll) and not self._may_poll(self._effect, now_s):
+        """Perform effects up to the next poll; False if the machine waits. Raises Trouble."""
+        effect = self._effect
+        if isinstance(effect, Poll) and now_s < self.due_s and (
+            effect.no_fetch or not self.driver.has_news(effect.paused)
+        ):  # fmt: skip
             return False
         self.driver.now_s = now_s
         while True:
@@ -65,11 +70,6 @@ class Machine:
             if isinstance(self._effect, Poll):
                 self.due_s = now_s + self._effect.timeout_s
                 return True
-
-    def _may_poll(self, poll: Poll, now_s: float) -> bool:
-        if now_s >= self.due_s:
-            return True
-        return not poll.no_fetch and self.driver.has_news(poll.paused)
 
     def _perform(self) -> None:
         began_s, effect = time.perf_counter(), self._effect
@@ -94,38 +94,32 @@ class _Waiting(NamedTuple):
 
 
 class Engine:
-    """Runs both machines. All methods but `append` and `stop` are for the engine's thread, which
-    has opened the file."""
+    """Runs both machines in the thread that opened the file; others may `append` and `stop`."""
 
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],
         on_events: Callable[[], None], on_trouble: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`on_events` is called when new events are on the disk, and `on_trouble` with the reason
-        when a turn has failed. `clock` returns monotonic seconds."""
+        """`on_events`: new ones are on the disk. `on_trouble`: gets why a turn failed."""
         self._database, self._log, self._machines = database, log, machines
         self._on_events, self._on_trouble, self._clock = on_events, on_trouble, clock
         self._queue: deque[_Waiting] = deque()
         self._waiting = self._waiting_bytes = 0
-        """The number and the bytes of the records that are not on the disk yet."""
+        """Records that are not on the disk yet, and their bytes."""
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
-        self._again_s = 0.0
-        """Before this time, after a turn has failed, no turn begins; monotonic seconds."""
-        self._end = log.changed_end(0)
-        """The end of the events for which `on_events` was called."""
-        self.last_turn_s = self._clock()
-        """When the last turn ended, monotonic seconds."""
-        self.trouble = ""
-        """Why the last turn failed; empty if it did not."""
+        self._again_s = 0.0  # No turn begins earlier, after a failed one; monotonic seconds.
+        self._end = log.changed_end(0)  # The end of the events for which `on_events` was called.
+        self.last_turn_s = self._clock()  # When the last turn ended, monotonic seconds.
+        self.trouble = ""  # Why the last turn failed; empty if it did not.
 
     # --- for other threads ---
 
     def append(self, records: Sequence[NewRecord]) -> "Future[list[RecordPlace]]":
-        """Append records to the log. The future has their places once they are on the disk. Raises
-        Full if too many records wait. If the future is cancelled, no later turn appends them."""
+        """Append records. The future has their places once they are on the disk; if it is
+        cancelled, no later turn appends them. Raises Full if too many wait."""
         answer: Future[list[RecordPlace]] = Future()
         size = sum(len(each.value) for each in records)
         with self._changed:
@@ -264,3 +258,118 @@ class Engine:
 def _fail(answer: "Future[Any]", why: str) -> None:
     with suppress(InvalidStateError):  # it was cancelled
         answer.set_exception(LogTrouble(why))
+
+
+# --- in memory: nothing is durable ---------------------------------------------------------------
+
+SHARDS = 4
+CACHE_BYTES = 16 * 2**20  # The memory of the records that the updater need not read again.
+
+
+class EmbeddedEngine:
+    """Runs both state machines alternately on one log and store. Their clock is virtual: a poll
+    that finds no record takes its time-out at once, and nothing else takes any time. So no caller
+    waits for delayed work, such as the commit of offsets."""
+
+    def __init__(
+        self, ladders: Ladders = ANY_LADDER, *, estimating: Observer | None = None,
+        updating: Observer | None = None, checkpoint_every: int = 0,
+    ) -> None:  # fmt: skip
+        self.log, self.store = Log(1, SHARDS), Store()
+        self._now_s = 0.0
+        estimator = Estimator(
+            ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every
+        )
+        updater = Updater(SHARDS, observer=updating, cache_bytes=CACHE_BYTES)
+        self._machines: list[tuple[LocalDriver, Generator[Effect[Any], Any, Any]]] = [
+            (estimator_worker(self.log, self.store), estimator.run()),
+            (updater_worker(self.log, self.store), updater.run()),
+        ]
+        self._effects = [next(machine) for _, machine in self._machines]
+        for worker, _ in self._machines:
+            worker.group.assign([worker])
+
+    def settle(self) -> None:
+        """Run until every round is rated and published."""
+        log = self.log
+        while log.estimators.committed.get(0, 0) < len(log.rounds[0]) or any(
+            log.updaters.committed.get(shard, 0) < len(parts)
+            for shard, parts in enumerate(log.parts)
+        ):
+            for at, (worker, machine) in enumerate(self._machines):
+                effect, worker.now_s = self._effects[at], self._now_s
+                outcome = worker.perform(effect)
+                if isinstance(effect, Poll) and not outcome.records:
+                    self._now_s += effect.timeout_s
+                self._effects[at] = machine.send(outcome)
+
+
+# --- appending rounds that clients send, for the event loop of a process -------------------------
+
+ACKNOWLEDGED_S = 10.0  # When a record must be on the disk. After that its outcome is unknown.
+
+
+class RoundLog(Protocol):
+    """Appends records to `round-completed`. All methods are for one event loop."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of `round-completed`. Raises LogTrouble while it is unknown."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of records whose outcome is not known yet."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Connect. Outcomes go to this event loop."""
+
+    def close(self) -> None:
+        """End. Records that still wait are delivered, or fail, within seconds."""
+
+    def end_of(self, partition: int) -> int:
+        """The end of a partition, as far as it is known. The true end may be greater."""
+
+    async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
+        """Append records, in order. Returns their outcomes, in bounded time."""
+
+
+def round_log_of(settings: Settings, trouble: Callable[[str], None]) -> RoundLog:
+    """The log on Kafka. `trouble` receives the reason why Kafka does not answer."""
+    from stream_rater.adapters.kafka.round_log import KafkaRoundLog
+
+    return KafkaRoundLog(settings, trouble)
+
+
+class FileRoundLog:
+    """The log in a data file (`RoundLog`)."""
+
+    def __init__(self, engine: Engine, partitions: int) -> None:
+        self._engine, self.partitions = engine, partitions
+        self.end_of = engine.end_of
+
+    @property
+    def waiting(self) -> int:
+        """The number of records that are not on the disk yet."""
+        return self._engine.waiting
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Nothing: the engine runs."""
+
+    def close(self) -> None:
+        """Nothing: the engine ends by itself."""
+
+    async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
+        """Append records, in this order, in one turn."""
+        try:
+            future = self._engine.append(records)
+        except Full:
+            full = f"{self._engine.waiting:,} records wait for the disk: send it later"
+            return [NotAppended("busy", full)] * len(records)
+        try:
+            async with asyncio.timeout(ACKNOWLEDGED_S):
+                return [*await asyncio.wrap_future(future)]
+        except TimeoutError:
+            why = self._engine.trouble or "the disk is slow"
+        except LogTrouble as trouble:
+            why = str(trouble)
+        return [NotAppended("unavailable", why)] * len(records)

@@ -18,12 +18,10 @@ from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, s
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import log, selfcheck
-from stream_rater.runtime.engine import Engine, Machine
-from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime import log, selfcheck, startup
+from stream_rater.runtime.engine import Engine, FileRoundLog, Machine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
-from stream_rater.runtime.round_log import FileRoundLog
 
 STARTING = "it is starting: the kernels are prepared"
 
@@ -36,9 +34,9 @@ class FileEngine:
         opened: Callable[[Path, Path, str, int], None], on_events: Callable[[], None],
         on_trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """Open the file; create it if there is none. `opened` is called before anything is written,
-        with the path of the file and of the index, the id of the file and the end of its events.
-        Raises Unusable, Denied or BadConfiguration."""
+        """Open the file, or create it. `opened` is called before anything is written, with the
+        paths of the file and the index, the file's id and the end of its events. Raises Unusable,
+        Denied or BadConfiguration."""
         self._settings = settings
         self._database = database = Database.open(path)
         try:
@@ -53,7 +51,7 @@ class FileEngine:
                 role: ServiceObserver(self._metrics, role, log.logger(role))
                 for role in ("estimator", "updater")
             }
-            machines = [self._estimator(ladders), self._updater()]
+            machines = self._machines(ladders)
         except BaseException:
             database.close()
             raise
@@ -61,8 +59,7 @@ class FileEngine:
         self._engine.trouble = STARTING
         self._started = False
         self._thread: threading.Thread | None = None
-        self.failure: BaseException | None = None
-        """What has ended the thread, if it did not end by `stop`."""
+        self.failure: BaseException | None = None  # What has ended the thread, if not `stop`.
 
     # --- at start ---
 
@@ -78,29 +75,24 @@ class FileEngine:
             if database.meta("kernel") is None:
                 database.set_meta("kernel", KERNEL_VERSION)
             committed = self._log.estimators.committed
-            check_ladders(ladders, self._log, self.ends, lambda: committed)
+            startup.check_ladders(ladders, self._log, self.ends, lambda: committed)
 
-    def _estimator(self, ladders: Ladders) -> Machine:
-        settings, observer = self._settings, self._observers["estimator"]
+    def _machines(self, ladders: Ladders) -> list[Machine]:
+        settings, log_, store, observers = self._settings, self._log, self._store, self._observers
         if ladders is ANY_LADDER:
-            observer.advice = f"{BETTER_FOR_DUELS}a ladders file, {PREFIX}LADDERS"
+            observers["estimator"].advice = f"{BETTER_FOR_DUELS}a ladders file, {PREFIX}LADDERS"
+        cache_bytes = (settings.cache_mb << 20) // 2
         estimator = Estimator(
-            ladders, len(self._log.parts), len(self._log.rounds),
-            window=settings.duplicate_window, wave_players=settings.wave_players,
-            rejects_per_second=settings.rejects_per_second, observer=observer,
-            threshold=settings.correction_threshold, checkpoint_every=settings.checkpoint_every,
-            cache_bytes=self._cache_bytes,
+            ladders, len(log_.parts), len(log_.rounds), window=settings.duplicate_window,
+            wave_players=settings.wave_players, rejects_per_second=settings.rejects_per_second,
+            observer=observers["estimator"], threshold=settings.correction_threshold,
+            checkpoint_every=settings.checkpoint_every, cache_bytes=cache_bytes,
         )  # fmt: skip
-        return self._machine("estimator", estimator_worker(self._log, self._store), estimator)
-
-    def _updater(self) -> Machine:
-        observer = self._observers["updater"]
-        updater = Updater(len(self._log.parts), observer=observer, cache_bytes=self._cache_bytes)
-        return self._machine("updater", updater_worker(self._log, self._store), updater)
-
-    @property
-    def _cache_bytes(self) -> int:
-        return (self._settings.cache_mb << 20) // 2
+        updater = Updater(len(log_.parts), observer=observers["updater"], cache_bytes=cache_bytes)
+        return [
+            self._machine("estimator", estimator_worker(log_, store), estimator),
+            self._machine("updater", updater_worker(log_, store), updater),
+        ]
 
     def _machine(self, role: str, driver: Any, of_role: Estimator | Updater) -> Machine:
         metrics, observer = self._metrics, self._observers[role]
@@ -141,8 +133,7 @@ class FileEngine:
         self._thread.join()
 
     def close(self) -> None:
-        """Close the file, unless a long turn has not ended: then the process ends as if it were
-        killed, and nothing of the turn happens."""
+        """Close the file, unless a turn goes on: then the process ends as if it were killed."""
         if self._thread is None or not self._thread.is_alive():
             self._database.close()
 

@@ -1,11 +1,8 @@
-"""The pages /healthz, /readyz and /metrics of a process.
+"""The pages /healthz, /readyz and /metrics of a process. No client can block the answers to others,
+or make the process use much memory:
 
-No client can block the answers to others, or make the process use much memory:
-
-- The server runs in an event loop and a thread of its own, and limits connections
-  (`runtime.connections`). A new connection is always accepted.
-- Each step of a connection has STEP_S seconds: the client sends its request, the process makes the
-  answer, the client reads it.
+- The server runs in an event loop and a thread of its own, and limits connections and the time of
+  each step: request, answer, reading it (`runtime.connections`). It accepts each new connection.
 - A connection ends with its first answer, so it never holds more than one page.
 - The body of a request is never read.
 - Metrics are collected in threads of their own, so a probe does not wait for a scrape.
@@ -21,22 +18,17 @@ from typing import Any
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from stream_rater.runtime import connections, log
-from stream_rater.runtime.connections import ConnectionLimits
 
-LIMITS = ConnectionLimits(
+LIMITS = connections.ConnectionLimits(
     connections=100, per_address=0, head_bytes=8192, answer_s=connections.STEP_S, stop_s=1
 )
 SCRAPES = 2  # The number of scrapes that are answered at the same time.
-
 METHODS = ("GET", "HEAD")
 PROBES = ("/healthz", "/readyz")
-
-Reasons = Callable[[], list[str] | Awaitable[list[str]]]
-"""The reasons why a probe fails; none if it succeeds."""
+Reasons = Callable[[], list[str] | Awaitable[list[str]]]  # Why a probe fails; none if it does not.
 Headers = list[tuple[str, str]]
 Page = tuple[str, Headers, bytes]  # The status with its phrase, the headers, and the body.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-
 PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 
@@ -61,9 +53,9 @@ class ProbeServer:
 def application(
     registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons, address: str = ""
 ) -> Application:
-    """The ASGI application. Each probe answers 200, or 503 with one reason per line. If `address`
-    is one of this machine alone, requests that name another host get no answer: a page of another
-    site could read by a name of its own that leads here."""
+    """The ASGI application. A probe answers 200, or 503 with a reason per line. If `address` is of
+    this machine alone, requests that name another host get no answer: a page of another site could
+    read by a name of its own that leads here."""
     local = connections.is_local(address)
     metrics = _MetricsPage(registry)
     probes = dict(zip(PROBES, (unhealthy, unready), strict=True))
@@ -89,12 +81,8 @@ def application(
             log.logger("http").exception("page failed", path=scope["path"])
             status, headers, body = "500 Internal Server Error", PLAIN, b"see the log\n"
         headers = [*headers, ("Content-Length", str(len(body))), ("Connection", "close")]
-        await send(
-            {
-                "type": "http.response.start", "status": int(status[:3]),
-                "headers": [(name.encode(), value.encode()) for name, value in headers],
-            }
-        )  # fmt: skip
+        raw = [(name.encode(), value.encode()) for name, value in headers]
+        await send({"type": "http.response.start", "status": int(status[:3]), "headers": raw})
         await send({"type": "http.response.body", "body": body})
 
     return answer
@@ -131,10 +119,8 @@ class _MetricsPage:
             f"HTTP_{name.decode('latin-1').upper().replace('-', '_')}": value.decode("latin-1")
             for name, value in scope["headers"]
         }
-        environ |= {
-            "REQUEST_METHOD": "GET", "PATH_INFO": "/metrics",
-            "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        }  # fmt: skip
+        query = scope["query_string"].decode("latin-1")
+        environ |= {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": query}
         head: list[Any] = []
 
         def respond(status: str, headers: Headers) -> None:

@@ -1,13 +1,13 @@
-"""The observer that feeds the metrics and the log of a state machine, with the latency of records,
-the progress of corrections, and the lag."""
+"""Feeds metrics, log and spans of a state machine, with latency, corrections and lag."""
 
 import time
 from collections import Counter as Counts
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from logging import DEBUG
+from typing import Final
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -21,31 +21,22 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.metrics import Metrics
 
 LOG_EVERY_S = 1.0
-"""The least interval between two log lines of one kind of warning. The counters count them all."""
-
-PROGRESS_EVERY_S = 10.0
-"""The least interval between two log lines about the progress of a correction."""
-
+"""The least interval between two lines of one kind of warning; counters count all."""
+PROGRESS_EVERY_S = 10.0  # The least interval between two lines about the progress of a correction.
 MAX_UNFINISHED = 0.99  # The greatest progress of a correction before all of its parts are sent.
-
 MOST_FOLLOWED = 1000  # The number of records of a partition that are followed at the same time.
-
 Clock = Callable[[], float]
 Seconds = Callable[[float], None]
 Ends = Callable[[], Mapping[int, int]]
 
 
 class LatencyTracker:
-    """Follows records of one role, from their arrival in Kafka until they are finished.
-
-    The first record of each poll is followed, because it has waited longest. That costs nothing,
-    and under little load it is every record. A record arrives at its time in the log: by the
-    broker's clock if the topic has LogAppendTime, as round-completed does, else by the producer's.
-
-    `clock` gives Unix seconds. `waited` is called with the seconds that each finished record
-    waited. `ahead` is called with the seconds by which a record's time was ahead of the clock when
-    it was read: 0 unless the clocks disagree.
-    """
+    """Follows records of one role, from their arrival in Kafka until they are finished: the first
+    of each poll, which has waited longest. That costs nothing, and under little load is every
+    record. A record arrives at its time in the log: by the broker's clock if the topic has
+    LogAppendTime, as round-completed does, else by the producer's. `clock` gives Unix seconds.
+    `waited` gets the seconds that each finished record waited, and `ahead` those by which its time
+    was ahead of the clock when it was read: 0 unless the clocks disagree."""
 
     def __init__(self, waited: Seconds, ahead: Seconds, clock: Clock) -> None:
         self._waited, self._ahead, self._clock = waited, ahead, clock
@@ -54,8 +45,7 @@ class LatencyTracker:
         ahead(0.0)
 
     def polled(self, records: Sequence[Record], next_offsets: Mapping[int, int]) -> None:
-        """Follow the first of these records, unless it is finished and was only read again for its
-        round id."""
+        """Follow the first of these records, unless it was only read again for its round id."""
         if not records:
             return
         first = records[0]
@@ -91,8 +81,7 @@ class CorrectionReports:
 
     def __init__(self, log: structlog.stdlib.BoundLogger, clock: Clock) -> None:
         self._log, self._clock = log, clock
-        self._in_progress: dict[int, _CorrectionProgress] = {}
-        """By partition, the work on its correction."""
+        self._in_progress: dict[int, _CorrectionProgress] = {}  # By partition, its correction.
 
     def progress(self, partition: int) -> float:
         """The share of the work on a partition's correction that is done; 1 if it has none."""
@@ -102,15 +91,13 @@ class CorrectionReports:
     def progressed(self, ladder: str, partition: int, offset: int, progress: float) -> None:
         """The work on a correction has reached this share."""
         now_s, work = self._clock(), self._in_progress.get(partition)
+        of = {"ladder": ladder, "partition": partition, "offset": offset}
         if work is None or work.offset != offset:
             work = self._in_progress[partition] = _CorrectionProgress(offset, now_s, now_s)
-            self._log.info("correcting", ladder=ladder, partition=partition, offset=offset)
+            self._log.info("correcting", **of)
         elif now_s - work.logged_s >= PROGRESS_EVERY_S:
             work.logged_s = now_s
-            done = f"{progress:.0%}"
-            self._log.info(
-                "correcting", ladder=ladder, partition=partition, offset=offset, done=done
-            )
+            self._log.info("correcting", **of, done=f"{progress:.0%}")
         work.progress = min(progress, MAX_UNFINISHED)
 
     def done(self, ladder: str, partition: int, offset: int, refused: int) -> None:
@@ -142,20 +129,15 @@ class ServiceObserver(Observer):
     ) -> None:  # fmt: skip
         self._metrics, self._role, self._log, self._spans = metrics, role, log, spans
         self._logged_s: dict[str, float] = {}
-        self._reason = ""
-        """Why the role started over last, until it works again."""
+        self._reason = ""  # Why the role started over last, until it works again.
         self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
-        self.advice = ""
-        """A hint to log once, when duels or rounds of teams are accepted."""
-        self.finished: dict[int, int] = {}
-        """By partition, the next offset to be finished."""
+        self.advice = ""  # A hint to log once, when duels or rounds of teams are accepted.
+        self.finished: dict[int, int] = {}  # By partition, the next offset to be finished.
         self.reading_ids: Collection[int] = ()
         """Partitions whose round ids before the committed offset are still being read."""
-        self.refused: dict[int, str] = {}
-        """The reason for each shard that is refused."""
-        self.refused_ladders: dict[str, str] = {}
-        """The reason for each ladder that is refused."""
+        self.refused: dict[int, str] = {}  # The reason for each shard that is refused.
+        self.refused_ladders: dict[str, str] = {}  # The reason for each ladder that is refused.
         self._latency = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
@@ -351,8 +333,7 @@ class Lag(Collector):
         self._sources: list[tuple[str, Ends, ServiceObserver, bool]] = []
 
     def add(self, topic: str, ends: Ends, observer: ServiceObserver, *, corrections: bool) -> None:
-        """Add a topic. `ends` returns the end offsets of its owned partitions; `corrections` says
-        whether it may contain corrections."""
+        """Add a topic. `ends`: of its owned partitions. `corrections`: whether it may have some."""
         self._sources.append((topic, ends, observer, corrections))
 
     def collect(self) -> Iterable[Metric]:
@@ -375,3 +356,53 @@ class Lag(Collector):
 
 def _by_partition(name: str, text: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=["topic", "partition"])
+
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation import tracecontext
+except ImportError:
+    AVAILABLE = False
+else:
+    AVAILABLE = True
+
+NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the name of its spans.
+
+
+def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
+    """A context manager that records a span for each traced round of a topic, as long as the block,
+    with an exception of the block."""
+    if not AVAILABLE:
+        return no_spans
+    tracer = trace.get_tracer("stream-rater")
+    reader = tracecontext.TraceContextTextMapPropagator()
+
+    def started(traced: Traced) -> trace.Span:
+        carried = {name: value.decode() for name, value in traced.trace.headers()}
+        attributes: dict[str, str | int] = {
+            "messaging.system": "kafka",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": topic,
+            "messaging.destination.partition.id": str(traced.partition),
+            "messaging.kafka.offset": traced.offset,
+            "stream_rater.ladder": traced.ladder,
+            "stream_rater.round_id": traced.round_id,
+        }
+        context = reader.extract(carried)
+        return tracer.start_span(NAMES[role], context, trace.SpanKind.CONSUMER, attributes)
+
+    @contextmanager
+    def around(rounds: Iterable[Traced]) -> Iterator[None]:
+        spans = [started(each) for each in rounds]
+        try:
+            yield
+        except Exception as error:
+            for span in spans:
+                span.record_exception(error)
+                span.set_status(trace.StatusCode.ERROR, str(error))
+            raise
+        finally:
+            for span in spans:
+                span.end()
+
+    return around

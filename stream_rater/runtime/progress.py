@@ -1,7 +1,4 @@
-"""The progress reports of commands: progress bars on standard error, and counts in words.
-
-A progress bar is shown only where standard error is a terminal.
-"""
+"""The progress reports of commands: bars, where standard error is a terminal, and counts."""
 
 import difflib
 import sys
@@ -14,11 +11,8 @@ if TYPE_CHECKING:  # loading it takes longer than `--help` should
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
-
 MIN_BYTES = 1 << 16  # The smallest step of a progress bar of bytes.
-
-SHOWN_LINES = 20
-"""The number of lines that a command prints of a longer list, of mistakes for example."""
+SHOWN_LINES = 20  # How many lines a command prints of a longer list, of mistakes for example.
 
 
 def progress(*, percent: bool = False) -> "Progress":
@@ -46,8 +40,7 @@ def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[
 
 @contextmanager
 def advancing(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A progress bar for the time of the block, which calls the yielded function with the number of
-    items that it has done."""
+    """A progress bar, and a function that gets the number of items that are done."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

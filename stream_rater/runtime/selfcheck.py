@@ -1,9 +1,6 @@
-"""Compiles the kernels, and checks that this machine computes the same bits as all others.
-
-`python -m stream_rater.runtime.selfcheck` rates a few rounds by Elo-MMR, and with `--all` by every
-system. What is not compiled yet is compiled. `cli.compile_kernels` does this with more processes.
-Each worker runs `check` at its start.
-"""
+"""Compiles the kernels, and checks that this machine computes the same bits as all others, as each
+worker does at its start. `python -m stream_rater.runtime.selfcheck` does it for Elo-MMR, and with
+`--all` for every system; `cli.compile_kernels` with more processes."""
 
 import compileall
 import hashlib
@@ -19,13 +16,8 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from stream_rater.adapters.redis import encoding
-from stream_rater.columns import compile_progress
-from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.columns.sharding import shards_of
-from stream_rater.columns.strings import StringColumn
-from stream_rater.config.errors import ArithmeticMismatch
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.columns import compile_progress, kernels, player_column, sharding, strings
+from stream_rater.config import errors, ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.updater import changes
 from stream_rater.rating import parameters, record, seasons
@@ -33,25 +25,19 @@ from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime import embedded
+from stream_rater.runtime.engine import EmbeddedEngine
 
-EXPECTED = "77b24cd7e617f768"
-"""The result of `fingerprint` on every machine. It changes with KERNEL_VERSION and with the test
-rounds."""
+EXPECTED = "77b24cd7e617f768"  # Of every machine; it depends on KERNEL_VERSION and the rounds.
 
 
 SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
     each.sample() for each in parameters.SYSTEMS.values()
 )
 """A configuration of each rating system. Its other parameters do not affect the kernels."""
-
-
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
-"""The number of small rounds in the test vector, and the numbers of players of the larger rounds
-after them. The three sizes take different paths through stage 1."""
-
-SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12
-"""A season, and the number of the round before which it starts."""
+"""The number of small rounds in the test vector, and the players of the larger ones after them:
+three sizes take different paths through stage 1."""
+SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12  # A season, and before which round it starts.
 
 
 def _round(number: int, players: int = 7) -> bytes:
@@ -66,11 +52,6 @@ def _round(number: int, players: int = 7) -> bytes:
     ).encode()
 
 
-def _record(number: int, players: int) -> Record:
-    """A record of the round with this number, received in time."""
-    return Record(0, number, _round(number, players), received_s=math.inf)
-
-
 def _usual_round(number: int) -> bytes:
     """A round of the usual form, with two players of `_round`."""
     return (
@@ -80,18 +61,18 @@ def _usual_round(number: int) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of every bit of the kernel version, the evidence of a few rounds, the beliefs after
-    them, and these beliefs after a new season."""
+    """A hash of every bit of the kernel version, evidence, beliefs, and a season's beliefs."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
     )  # fmt: skip
-    decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
-    digest = hashlib.sha256(bytes([KERNEL_VERSION]))
+    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
+    digest = hashlib.sha256(bytes([kernels.KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
         if number == SEASON_STARTS:
             pool.start_season(SEASON)
-        rated = pool.rate(decoder.read(_record(number, size)), number)
+        record_ = Record(0, number, _round(number, size), received_s=math.inf)
+        rated = pool.rate(decoder.read(record_), number)
         assert rated is not None
         digest.update(rated[1].tobytes())
     for player, _ in pool:
@@ -99,11 +80,11 @@ def fingerprint() -> str:
     pool.start_season(SEASON)
     for column in seasons.seen(pool.rule, pool.headers(np.arange(len(pool)))):
         digest.update(column.tobytes())
-    digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
+    digest.update(sharding.shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
-    StringColumn.concat([StringColumn.of(["a", "b"])])  # for messages in both forms
-    encoding.encode_reads(0, PlayerColumn.of([("x", "a")]), 50)
-    encoding.encode_writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
+    strings.StringColumn.concat([strings.StringColumn.of(["a", "b"])])  # for messages in both forms
+    encoding.encode_reads(0, player_column.PlayerColumn.of([("x", "a")]), 50)
+    encoding.encode_writes(0, player_column.BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 
@@ -112,7 +93,7 @@ def check() -> None:
     """Raise ArithmeticMismatch if this machine's arithmetic differs."""
     found = fingerprint()
     if found != EXPECTED:
-        raise ArithmeticMismatch(
+        raise errors.ArithmeticMismatch(
             f"the kernels' test vector is {found} here, this release expects {EXPECTED}: ratings "
             "would differ from other workers'; do not mix this machine with them"
         )
@@ -129,9 +110,8 @@ def slow_processor() -> str | None:
 
 
 def compile_for(rating: RatingConfig) -> None:
-    """Compile all kernels that both state machines call for a ladder with this configuration, by
-    rating a few rounds one after the other, and then some together."""
-    engine = embedded.EmbeddedEngine(any_ladder(rating))
+    """Compile all kernels of both state machines for a configuration, by rating a few rounds."""
+    engine = EmbeddedEngine(ladders.any_ladder(rating))
     for number in range(6):
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)
@@ -144,26 +124,20 @@ def compile_for(rating: RatingConfig) -> None:
 
 
 def compile_for_full_histories() -> None:
-    """Compile stage 2 also for full histories, which offline commands and tests use and no record
-    stores."""
+    """Compile stage 2 also for full histories, which no record stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
-    decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
-    pool.rate(decoder.read(_record(0, 7)), 0)
+    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
+    pool.rate(decoder.read(Record(0, 0, _round(0), received_s=math.inf)), 0)
 
 
 def write_bytecode() -> None:
-    """Write the modules' bytecode beside them, if that directory is writable.
-
-    Without it, every start of a command compiles the modules, which takes a tenth of a second.
-    Python writes bytecode itself, except under PYTHONDONTWRITEBYTECODE, which many containers and
-    shells set.
-    """
+    """Write the modules' bytecode beside them, if that directory is writable: else every start
+    takes a tenth of a second longer under PYTHONDONTWRITEBYTECODE, which many containers set."""
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)
 
 
 def main() -> None:
-    """Check the arithmetic, then compile the kernels for Elo-MMR. With `--all`, compile them for
-    every system, and print how long each took."""
+    """Check, then compile for Elo-MMR; with `--all` for every system, and print each one's time."""
     compile_progress.on_stderr()
     write_bytecode()
     check()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -28,35 +29,19 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import http, log, malloc, selfcheck
-from stream_rater.runtime.ladder_checks import check_ladders
-from stream_rater.runtime.metrics import Metrics, not_after
-from stream_rater.runtime.observer import Lag, ServiceObserver
-from stream_rater.runtime.spans import spans_of
+from stream_rater.runtime import http, log, metrics, selfcheck, startup
+from stream_rater.runtime.observer import Lag, ServiceObserver, spans_of
 
 STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
-
 ASK_EVERY_S = 2.0  # The interval at which Kafka and Redis are asked, whatever the roles do.
-
 HUNG_S = 60.0
-"""A role whose last poll is longer ago than this hangs in a call that does not return. The process
-then ends. No call waits this long on purpose."""
-
+"""A role whose last poll is longer ago hangs: no call waits so long. The process ends."""
 SLICE_S = 0.2
-
 SWITCH_S = 0.0003
-"""The interval after which one role's thread lets the other thread use the interpreter. With
-Python's default of 5 ms, each of the many calls of a wave may wait 5 ms. At 4,400 updates a second,
-this value gave a p50 of 82 ms, and the default 105 ms."""
-
-STOP_S = 8.0
-"""The time in which a role must finish its work after it is asked to stop. After that, the process
-ends at once, which costs a successor no more than a crash."""
-
-STOP_TIMEOUT_S = 9.5
-"""The longest time that a process takes to end after a signal to stop, or after one of its roles
-has failed, in seconds."""
-
+"""How long a role's thread keeps the interpreter. With Python's default of 5 ms, each of the many
+calls of a wave may wait so long: at 4,400 updates a second, p50 was 105 ms, now 82 ms."""
+STOP_S = 8.0  # For a role to finish when asked to stop. Else the process ends, as in a crash.
+STOP_TIMEOUT_S = 9.5  # The longest time to the process's end after a signal, or a role's failure.
 QUIET_S = 10.0  # The time without trouble after which a role counts as working again in any case.
 
 
@@ -64,19 +49,16 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
     """The layout of a store: the settings and the topic that it depends on."""
     rounds = admin.topics.rounds
     return {
-        "shards": str(partitions[admin.topics.parts]),
-        "buckets": str(settings.buckets),
-        "partitions": str(partitions[rounds]),
-        "topic": admin.topic_id(rounds),
+        "shards": str(partitions[admin.topics.parts]), "buckets": str(settings.buckets),
+        "partitions": str(partitions[rounds]), "topic": admin.topic_id(rounds),
         "duplicate_window": str(settings.duplicate_window),
-    }
+    }  # fmt: skip
 
 
 def other_counts(
     settings: Settings, topics: Topics, partitions: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield a warning for each count that is set and differs from the topic's. The topic's count is
-    used."""
+    """Yield a warning for each count that is set and is not the topic's, which is used."""
     for setting, topic in (("partitions", topics.rounds), ("shards", topics.parts)):
         configured, actual = getattr(settings, setting), partitions[topic]
         if configured not in (actual, getattr(Settings(), setting)):
@@ -86,18 +68,8 @@ def other_counts(
             )
 
 
-def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> None:
-    """Append the ladder histories that an older release stored in Redis to the ladder events. Two
-    workers may do so at once."""
-    if old := store.layout.old_notes():
-        known = ladder_events.read()
-        missing = {ladder: text for ladder, text in old.items() if not known.in_force(ladder)}
-        ladder_events.write(encode_histories("noted", missing))
-
-
 def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.Event) -> None:
-    """Ask Kafka or Redis at intervals. The metric `up` says whether it answers, and one line of the
-    log says when that changes."""
+    """Ask a server at intervals: `up` says whether it answers, the log when that changes."""
     failure = ""
     while not stop.is_set():
         before, failure = failure, ""
@@ -113,11 +85,9 @@ def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.E
 
 
 class Recovery:
-    """Watches a role's effects, and reports once when it works again and how long it did not.
-
-    It works again once an effect of the kind that failed last has succeeded, and a poll that reads
-    has succeeded after it. A poll alone proves nothing: Kafka answers while Redis is down.
-    """
+    """Watches a role's effects, and reports once when it works again and how long it did not: once
+    an effect of the kind that failed last has succeeded, and then a poll that reads. A poll alone
+    proves nothing: Kafka answers while Redis is down."""
 
     def __init__(self, clock: Callable[[], float], report: Callable[[float], None]) -> None:
         self._clock, self._report = clock, report
@@ -161,10 +131,8 @@ class Role:
     """The committed offset of each partition, and the end that it had when this was first seen."""
 
     def stalled(self, slice_s: float) -> float:
-        """The seconds since its last poll, without the time for which the whole process was frozen.
-
-        The caller must call this every `slice_s` seconds.
-        """
+        """The seconds since its last poll, without those for which the whole process was frozen.
+        The caller must call this every `slice_s` seconds."""
         polled_s = self.driver.polled_s
         self.stalled_s = self.stalled_s + slice_s if polled_s == self.last_polled_s else 0.0
         self.last_polled_s = polled_s
@@ -176,8 +144,7 @@ class Role:
         return max((max(0, end - finished.get(p, end)) for p, end in ends.items()), default=0)
 
     def unattended(self, committed: Mapping[int, int | None]) -> int:
-        """The number of partitions that this worker does not own, in which records have come since
-        the committed offset moved."""
+        """How many partitions of other workers got records since their committed offset moved."""
         mine, count = self.driver.input.ends(), 0
         for p, end in self.driver.input.log_ends.items():
             if p not in self.seen or self.seen[p][0] != committed[p]:
@@ -186,8 +153,7 @@ class Role:
         return count
 
     def drive(self, on_end: Callable[["Role"], None]) -> None:
-        """Perform effects until the role is asked to stop or fails. Then call `on_end`, and leave
-        the group."""
+        """Perform effects until asked to stop or a failure. Then call `on_end`, and leave."""
         outcome, trouble = None, None
         recovery = Recovery(time.monotonic, self.observer.recovered)
         try:
@@ -213,13 +179,10 @@ class Role:
                 self.observer.denied(error)
         finally:
             on_end(self)  # first, because the client library may hang while the role leaves
-            self._leave()
-
-    def _leave(self) -> None:
-        try:
-            self.driver.input.close()
-        except Exception as error:
-            self.failure = self.failure or error
+            try:
+                self.driver.input.close()
+            except Exception as error:
+                self.failure = self.failure or error
 
 
 class Service:
@@ -231,7 +194,7 @@ class Service:
         self.on_stop: Callable[[], None] = lambda: None
         """Called when the roles are asked to finish, or when the process ends without them."""
         self.log = log.logger("service")
-        self.metrics = Metrics()
+        self.metrics = metrics.Metrics()
         self._lag = Lag()
         self.metrics.registry.register(self._lag)
         admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
@@ -256,8 +219,13 @@ class Service:
         store.layout.begin(KERNEL_VERSION)
         if estimates:
             ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
-            import_ladder_histories(store, ladder_events)
-            check_ladders(
+            if (
+                old := store.layout.old_notes()
+            ):  # of an older release; two workers may do so at once
+                known = ladder_events.read()
+                missing = {of: text for of, text in old.items() if not known.in_force(of)}
+                ladder_events.write(encode_histories("noted", missing))
+            startup.check_ladders(
                 self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds]),
                 lambda: admin.committed(ESTIMATORS, rounds, partitions[rounds]),
             )  # fmt: skip
@@ -277,7 +245,7 @@ class Service:
             ("redis", "client", settings.redis_certificate),
             ("redis", "authority", settings.redis_ca),
         ):
-            end_s = not_after(path) if path else None
+            end_s = metrics.not_after(path) if path else None
             if end_s is not None:  # of the present file, which the clients read
                 self.metrics.certificates.labels(server, use).set(end_s)
 
@@ -313,11 +281,8 @@ class Service:
         return Role(name, driver, observer, machine)
 
     def run(self) -> None:
-        """Run until `stop` is called or a role fails.
-
-        Raises the exception of the role that failed, or LogTrouble if a role does not finish in
-        time, hangs, or cannot continue.
-        """
+        """Run until `stop` or a failure. Raises the exception of the role that failed, or
+        LogTrouble if one does not finish in time, hangs, or cannot continue."""
         sys.setswitchinterval(SWITCH_S)
         threads = [
             threading.Thread(target=role.drive, args=(self._ended,), name=role.name, daemon=True)
@@ -341,11 +306,9 @@ class Service:
         self.log.info("stopped")
 
     def _ask_kafka(self) -> None:
-        """Ask for the ends of the topics, then for what the groups of the roles have committed.
-
-        Nobody asks who owns a partition: librdkafka may abort the process if the broker dies that
-        is asked about a group's members (its issue 4605).
-        """
+        """Ask for the ends of the topics, then for what the roles' groups have committed; but never
+        who owns a partition: librdkafka may abort if the broker that it asks dies (its issue
+        4605)."""
         names = self._admin.topics
         for topic in (names.rounds, names.parts, names.changed, names.rejected):
             ends = self._admin.all_ends(topic)  # partitions may be added
@@ -358,11 +321,8 @@ class Service:
             self.metrics.unattended.labels(role.name).set(role.unattended(committed))
 
     def _wait_for(self, threads: Sequence[threading.Thread]) -> list[str]:
-        """Wait until all threads have ended. Returns the names of the threads that are late.
-
-        It waits in slices, so that signals are handled, and logs once that the process is ready.
-        Raises LogTrouble if a role hangs.
-        """
+        """Wait until all threads have ended, in slices, so that signals are handled; log once when
+        ready. Returns the names of late threads. Raises LogTrouble if a role hangs."""
         is_announced = False
         while not self._stop.wait(SLICE_S):
             if hung := [role.name for role in self._roles if role.stalled(SLICE_S) > HUNG_S]:
@@ -398,8 +358,7 @@ class Service:
         ]
 
     def unready(self) -> list[str]:
-        """The reasons why the process does not promptly rate the records of all partitions that it
-        owns."""
+        """Why the process does not promptly rate the records of all its partitions."""
         reasons = self.unhealthy()
         most = self._settings.ready_lag or math.inf
         for role in self._roles:
@@ -429,8 +388,9 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
     with named_failures():
         selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
-        service.on_stop = _end_in_time
-        malloc.configure()
+        # librdkafka may hang with the interpreter's lock if it is closed while a rebalance begins
+        service.on_stop = partial(faulthandler.dump_traceback_later, STOP_TIMEOUT_S, exit=True)
+        startup.configure()
         server = _serve_http(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
@@ -439,12 +399,6 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
         finally:
             if server is not None:
                 server.close()
-
-
-def _end_in_time() -> None:
-    """Let the process end in time, even if a client library hangs and holds the interpreter's lock:
-    librdkafka may do so if a consumer is closed while a rebalance begins."""
-    faulthandler.dump_traceback_later(STOP_TIMEOUT_S, exit=True)
 
 
 def _serve_http(settings: Settings, service: Service) -> http.ProbeServer | None:

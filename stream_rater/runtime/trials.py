@@ -12,12 +12,8 @@ from typing import Any
 from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, TrialsFailed, extra
 from stream_rater.evaluation.executors import first_line
 
-Where = int | str
-"""So many processes of this machine, of which one is this process; or HOST:PORT of the scheduler of
-a Dask cluster."""
-
+Where = int | str  # So many processes of this machine, with this one; or HOST:PORT of Dask.
 JOIN_S = 30.0  # A scheduler must answer, and have a worker, within this time.
-
 FORMS = "give processes, processes:N or dask://HOST:PORT"
 
 
@@ -36,8 +32,7 @@ def parse_executor(text: str, workers: int | None) -> Where:
 
 @contextmanager
 def trials_on(where: Where) -> Iterator[Executor | None]:
-    """The executor, open in this block; None for this process alone. Raises Failed if a package is
-    missing, or if the trials cannot be run there."""
+    """The executor, open in this block; None for this process. Raises Failed."""
     try:
         with ExitStack() as stack:
             if where == 1:

@@ -23,9 +23,9 @@ from stream_rater.index.process import END_TIMEOUT_S, IndexProcess
 from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.places import check_not_half, log_to_follow, place_of
 from stream_rater.places.port import Place
-from stream_rater.runtime import http, log, malloc
+from stream_rater.runtime import http, log, startup
 from stream_rater.runtime.connections import ConnectionLimits, Server
-from stream_rater.runtime.round_log import round_log_of
+from stream_rater.runtime.engine import round_log_of
 from stream_rater.serve.door.following import DoorParts, Doorway
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.application import Api
@@ -144,7 +144,7 @@ class ServeProcess(Watcher):
         self._doorway.start(self._loop)
         self._heartbeat(self._loop)
         probes = {} if self._probes is None else {"probes": self._probes.port}
-        malloc.settle()
+        startup.settle()
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
         await asyncio.to_thread(self._doorway.close)

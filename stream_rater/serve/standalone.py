@@ -14,7 +14,7 @@ from stream_rater.index.process import IndexProcess
 from stream_rater.index.reader import IndexReader
 from stream_rater.places import log_to_follow
 from stream_rater.places.file import FilePlace
-from stream_rater.runtime import malloc
+from stream_rater.runtime import startup
 from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.file_engine import FileEngine
 from stream_rater.serve.door.following import DoorParts
@@ -65,7 +65,7 @@ class Standalone(IndexProcess):
 
     def listen(self) -> None:
         """Run the engine and the index until `stop`. Raises what ended one of them."""
-        malloc.configure()
+        startup.configure()
         self.engine.start(super().stop)
         try:
             super().listen()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.progress import Progress
 
-from stream_rater.runtime import malloc
+from stream_rater.runtime import startup
 from tests.benchmarks import lobbies, offline, replaying, stage1, tuning, winners
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.measure import Effort, Result
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=which)
     parser.add_argument("--repeat", type=int, metavar="N", help="take turns so many times")
     asked = parsed(parser, arguments)
-    malloc.configure()  # as a worker does; the peers have it, too
+    startup.configure()  # as a worker does; the peers have it, too
     try:
         names = _chosen(asked.names)
     except KeyError as unknown:

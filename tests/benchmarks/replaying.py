@@ -26,7 +26,7 @@ from stream_rater.contract.seeds import MOST_PLAYERS, SEEDED
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild import rebuild_from_log, replayed
 from stream_rater.operations.rebuild_store import Rebuild
-from stream_rater.operations.verify import Options, compared_with_replay
+from stream_rater.operations.verify import compared_with_replay
 from stream_rater.places import opened
 from stream_rater.places.port import Place
 from stream_rater.replay.cores import Cores, all_cores
@@ -86,7 +86,7 @@ def _rebuild(place: Place, cores: int) -> None:
 
 
 def _verify(place: Place, cores: int) -> None:
-    compared_with_replay(place, ANY_LADDER, Options(cores=cores))
+    compared_with_replay(place, ANY_LADDER, cores=cores)
 
 
 def _measure(name: str, run: Callable[[Place, int], None], effort: Effort) -> Result:

@@ -11,7 +11,7 @@ from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests.builders.lines import Line, a_record
 
 

@@ -17,7 +17,7 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.engine import Engine, Machine
-from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime.startup import check_ladders
 
 WINDOW = 100_000
 

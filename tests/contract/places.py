@@ -14,8 +14,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.season_ended import Message
-from stream_rater.operations.digests import Digests, digests_of
-from stream_rater.operations.migrate import Migration
+from stream_rater.operations.migrate import Digests, Migration, digests_of
 from stream_rater.places import opened, place_of
 from stream_rater.places.file import FilePlace
 from stream_rater.places.kafka import KafkaPlace

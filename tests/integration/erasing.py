@@ -8,7 +8,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
-from stream_rater.operations.digests import Digests, digests_of
+from stream_rater.operations.migrate import Digests, digests_of
 from tests import rounds
 from tests.builders.lines import Bytes
 from tests.integration.processes import Ended, stream_rater

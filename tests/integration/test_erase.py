@@ -11,7 +11,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import joined, rating_changed_from_json
-from stream_rater.operations.digests import Digests
+from stream_rater.operations.migrate import Digests
 from stream_rater.rating import record
 from tests import real, rounds
 from tests.builders.lines import Bytes, a_correction, a_message, a_seed

@@ -200,7 +200,7 @@ def replayed(at: Settings, end: int, *, checkpoints: bool = True) -> tuple[dict[
             others[Checkpoints] = lambda _: {}
         place.checkpoint_actions = lambda failed: others  # type: ignore[method-assign]
         replay = LadderReplay(place, ladders_of_settings(at), place.ladder_log(), RANKED, "")
-        pool = replay.to(end).pool
+        pool = replay.run(end).replayed_pool
     rows = pool.played()
     return dict(zip(pool.names.take(rows).texts(), pool.records(rows), strict=True)), len(pieces)
 

@@ -30,7 +30,7 @@ from stream_rater.rating.parameters import SYSTEMS, RatingConfig
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts, batches_of, records_of
 from stream_rater.replay.ledger import verdicts_of_log, with_verdicts
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests import edited_by_hand
 from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed

@@ -21,12 +21,12 @@ from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import input_file, rate
 from stream_rater.operations.compare_store import compare
-from stream_rater.operations.input_file import read_records
+from stream_rater.operations.input_file import RoundsFile
 from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
 from tests.builders.commands import done, execute, run
@@ -242,7 +242,7 @@ def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyP
         screen = a_screen(monkeypatch)
         path.write_bytes(gzip.compress(text) if packed else text)
         assert text_size(path) == len(text)
-        assert [(record.value or b"").strip() for record in read_records(path)] == rounds
+        assert [(record.value or b"").strip() for record in RoundsFile(path).records()] == rounds
         shown = [int(each) for each in re.findall(r"(\d+)%", screen.getvalue())]
         assert shown and shown[-1] > 90 and "a.jsonl" in screen.getvalue()
     os.mkfifo(tmp_path / "pipe")

@@ -16,7 +16,7 @@ from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Climbing, EloMMR, fingerprint, from_builtins
 from stream_rater.replay.pool import Pool
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.commands import done, failed, run
 from tests.rounds import as_json, day, ranked, read

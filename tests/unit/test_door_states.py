@@ -13,7 +13,7 @@ from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.submissions import RecordPlace, RejectedRecord, WorkersProgress
 from stream_rater.places.file import FilePlace
 from stream_rater.places.memory import MemoryPlace
-from stream_rater.runtime import embedded
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import Settled
 from tests.builders.cases import cases
@@ -224,7 +224,7 @@ def test_what_this_process_has_read() -> None:
 def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
     """First the last ones, then each that comes, also by who goes on there. The names are those of
     a round, never of a correction."""
-    path, engine = tmp_path / kind, embedded.EmbeddedEngine()
+    path, engine = tmp_path / kind, EmbeddedEngine()
 
     def submit(value: bytes, *headers: tuple[str, bytes]) -> None:
         engine.log.submit(0, value, headers)

@@ -6,7 +6,7 @@ import pytest
 from stream_rater.config.errors import Failed
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import demo
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 
 ROUNDS = 40
 CHEATER = demo.player_id(demo.CHEATER)

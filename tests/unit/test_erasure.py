@@ -12,9 +12,8 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.record import Headers, Record
-from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.erase import check_mentions, pseudonym_of
-from stream_rater.operations.migrate import check_kernel
+from stream_rater.operations.migrate import check_kernel, difference, digests_of
 from stream_rater.operations.rewriting import (
     MOST_PLACES,
     AcceptedRecords,

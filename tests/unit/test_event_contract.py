@@ -30,7 +30,7 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.correction_records import amended_message, decode
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime import embedded
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests import tools
 from tests.builders.cases import cases
 from tests.builders.machines import RULE
@@ -293,7 +293,7 @@ TRACES = [[], [PARENT], [PARENT, ("tracestate", b"rojo=00f067aa0ba902b7")]]
 
 def test_what_is_published_is_valid() -> None:
     """Every event of a few rounds, as the state machines encode it, with its headers."""
-    engine = embedded.EmbeddedEngine()
+    engine = EmbeddedEngine()
     for number in range(3):
         value = msgspec.json.encode(
             event(

@@ -32,7 +32,7 @@ from stream_rater.places.kafka_topics import topic_line
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.stages import rule_of
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.machines import CONFIG, RULE

@@ -36,8 +36,8 @@ from stream_rater.places.checks import disagreement
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.runtime import malloc, selfcheck
-from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime import selfcheck, startup
+from stream_rater.runtime.startup import check_ladders
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.lines import a_round
@@ -429,7 +429,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> MemoryPlace:
     found._on_write = pytest.fail
     use(monkeypatch, found)
     monkeypatch.setattr(selfcheck, "check", lambda: None)
-    monkeypatch.setattr(malloc, "configure", lambda: None)
+    monkeypatch.setattr(startup, "configure", lambda: None)
     return found
 
 

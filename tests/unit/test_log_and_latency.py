@@ -14,7 +14,7 @@ import structlog
 from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.contract.record import Headers, Record
 from stream_rater.runtime import log
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import MOST_FOLLOWED, LatencyTracker, ServiceObserver
 from tests.rounds import as_json, day, ranked

@@ -15,8 +15,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.contract.season_ended import SeasonKept, message_of
 from stream_rater.operations.corrected_rebuild import LastPublished
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.operations.lost_rounds import Closing, named_offsets
-from stream_rater.operations.torn_logs import Reached
+from stream_rater.operations.lost_rounds import Closing, Reached, named_offsets
 from stream_rater.pipeline.ladder_history import LadderLog, encode_replayed
 from stream_rater.pipeline.ports import RecordedCorrection, Rejection, SourceCommit
 from stream_rater.places.memory import MemoryPlace

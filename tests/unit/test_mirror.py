@@ -11,7 +11,7 @@ from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.operations import mirror
+from stream_rater.operations import verify
 from tests.builders.lines import a_record, a_round
 
 Log = list[list[Record]]
@@ -44,7 +44,7 @@ class Logs:
         """What is said of this mirror."""
         self.rounds["there"] = log
         try:
-            return str(mirror.compare_mirror(HERE, THERE))
+            return str(verify.compare_mirror(HERE, THERE))
         except Failed as error:
             return str(error)
 
@@ -91,4 +91,4 @@ def test_what_is_no_mirror_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     logs.notes["there"] = [b"another"]
     assert "its messages are not those of" in logs.against(a_log())
     with pytest.raises(BadConfiguration, match="it names the topics of"):
-        mirror.compare_mirror(HERE, HERE)
+        verify.compare_mirror(HERE, HERE)

@@ -35,7 +35,7 @@ from stream_rater.rating.wins import Believed, deviations, of_round
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime import embedded
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
 from stream_rater.serve.predicting import balanced_sides, prediction
 from tests.builders.cases import cases
@@ -195,7 +195,7 @@ def numbers_of(changes: Iterable[Any]) -> dict[tuple[str, str], list[float]]:
 ])  # fmt: skip
 def test_events_files_and_notebooks_show_the_same(config: RatingConfig) -> None:
     """The service's events, those of `rate --changes`, and the results in Python."""
-    engine = embedded.EmbeddedEngine(any_ladder(config))
+    engine = EmbeddedEngine(any_ladder(config))
     for line in LINES:
         engine.log.submit(0, line, received_s=2e9)
         engine.settle()

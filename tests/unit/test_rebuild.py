@@ -22,6 +22,7 @@ from stream_rater.operations import rebuild_store as module
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.bulk_waves import BulkWave
 from stream_rater.operations.cutoff import Cutoff, Misplaced, Offsets
+from stream_rater.operations.lost_rounds import reached
 from stream_rater.operations.rebuild import (
     check_committed,
     check_parts_complete,
@@ -29,7 +30,6 @@ from stream_rater.operations.rebuild import (
     unproven_warning,
 )
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
-from stream_rater.operations.torn_logs import reached
 from stream_rater.pipeline.parts import correction_parts, schema
 from stream_rater.pipeline.parts.correction_parts import CORRECTION, CorrectionPart
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, Part, UnknownPart, mark

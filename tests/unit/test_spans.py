@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import STATE_LENGTH, Headers, Trace, trace_of
 from stream_rater.pipeline.observer import Traced, no_spans
-from stream_rater.runtime import log, spans
-from stream_rater.runtime.embedded import EmbeddedEngine
+from stream_rater.runtime import log, observer
+from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
 from tests.builders.cases import cases
@@ -42,7 +42,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 def an_engine() -> EmbeddedEngine:
     """Both machines, watched as the service watches them."""
     observers = {
-        role: ServiceObserver(Metrics(), role, log.logger(role), spans.spans_of(role, topic))
+        role: ServiceObserver(Metrics(), role, log.logger(role), observer.spans_of(role, topic))
         for role, topic in (("estimator", "rounds"), ("updater", "parts"))
     }
     return EmbeddedEngine(estimating=observers["estimator"], updating=observers["updater"])
@@ -94,7 +94,7 @@ def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExpor
     assert watched.log.changed == alone.log.changed
     assert {each.trace for shard in alone.log.changed for each in shard} == {Trace(PARENT), None}
     exported.clear()
-    around = spans.spans_of("updater", "parts")
+    around = observer.spans_of("updater", "parts")
     with pytest.raises(LogTrouble), around([Traced(Trace(PARENT), "eu", "r1", 3, 7)]):
         raise LogTrouble("kafka: away")
     (span,) = exported.get_finished_spans()
@@ -106,7 +106,7 @@ def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExpor
 def test_without_the_api_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at who is traced, even."""
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    source = importlib.util.find_spec("stream_rater.runtime.spans")
+    source = importlib.util.find_spec("stream_rater.runtime.observer")
     assert source is not None and source.loader is not None
     bare = importlib.util.module_from_spec(source)
     source.loader.exec_module(bare)

@@ -25,8 +25,13 @@ from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.round_log import RoundLog
-from stream_rater.serve.bodies import CorrectionTaken, RoundsTaken, RoundStateAnswer, RoundTaken
+from stream_rater.runtime.engine import RoundLog
+from stream_rater.serve.bodies import (
+    CorrectionTaken,
+    RoundsTaken,
+    RoundStateAnswer,
+    RoundTaken,
+)
 from stream_rater.serve.door import validating
 from stream_rater.serve.door.outcomes import RoundOutcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record

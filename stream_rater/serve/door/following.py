@@ -13,7 +13,7 @@ from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
 from stream_rater.index.log import NewEvent
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place
-from stream_rater.runtime.round_log import RoundLog
+from stream_rater.runtime.engine import RoundLog
 from stream_rater.serve.door.accept import Door
 from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import FreshAnswers

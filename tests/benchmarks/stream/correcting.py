@@ -13,7 +13,7 @@ from stream_rater.adapters.kafka.producers import KafkaSubmitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import ESTIMATORS, to_json
-from stream_rater.operations.checkpoint import checkpoint
+from stream_rater.operations.ladder_replay import checkpoint
 from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import Crew, a_crew, names_of
 from tests.benchmarks.stream.ground import MIB, Ground, resident_bytes
