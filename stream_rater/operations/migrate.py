@@ -30,8 +30,8 @@ from stream_rater.operations.corrected_rebuild import LastPublished, last_publis
 from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.places import checks
 from stream_rater.places.port import Place, Standings
 from stream_rater.replay.edited_log import Verdicts

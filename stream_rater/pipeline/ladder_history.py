@@ -19,7 +19,7 @@ of the store does not change a history.
 - `restated`: a `rebuild` has rated all rounds of a ladder by this history. It replaces any earlier
   history.
 - `corrected`: corrections of a ladder were accepted, or wait for `corrections-applied`
-  (`correction_ports`). If two events give one correction the same state, the first counts.
+  (`ports.RecordedCorrection`). If two events give one correction the same state, the first counts.
 - `restated` with `replayed`: a `rebuild` of a log that had lost records took all rounds before
   these offsets. Parts and events that name lower ones may be of lost rounds.
 - `restated` with corrections: a `rebuild` has found these corrections of a ladder in the log. They
@@ -36,10 +36,7 @@ import msgspec
 
 from stream_rater.config.ladders import FILE_LIMITS, NOT_KNOWN
 from stream_rater.contract.events import MOST_BYTES
-from stream_rater.pipeline.corrections.correction_ports import (
-    CorrectionsByLadder,
-    RecordedCorrection,
-)
+from stream_rater.pipeline.ports import CorrectionsByLadder, RecordedCorrection
 
 T = TypeVar("T")
 

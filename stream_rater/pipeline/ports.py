@@ -5,10 +5,10 @@ is a `Handler`: it has one method for each effect, and `effect.perform(driver)` 
 An effect on several shards is atomic for each shard alone, not for all of them together.
 """
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -60,14 +60,21 @@ class Handler(Protocol[R_co]):
     def drop_checkpoint(self, ladder: str, name: str, pieces: int, /) -> R_co: ...
 
 
-class Effect(ABC, Generic[T]):
-    """An operation that a driver performs, with an outcome of type T."""
+class Effect(Generic[T]):
+    """An operation that a driver performs, with an outcome of type T. The handler's method for it
+    has the name of the class: that of `ReadPriors` is `read_priors`."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    method: ClassVar[str]
 
-    @abstractmethod
+    def __init_subclass__(cls) -> None:
+        cls.method = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
     def perform(self, handler: Handler[R_co]) -> R_co:
         """Call the handler's method for this effect."""
+        method: Callable[..., R_co] = getattr(handler, self.method)
+        return method(*(getattr(self, field) for field in self.__match_args__))
 
 
 Step = Generator[Effect[Any], Any, T]
@@ -161,9 +168,6 @@ class Committed(Effect[Mapping[int, int | None]]):
 
     partitions: frozenset[int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.committed(self.partitions)
-
 
 Tails = Mapping[int, int | None]
 """By partition of `round-completed`, the checksum of the record before the committed offset, where
@@ -188,9 +192,6 @@ class CommittedSource(Effect[Mapping[int, SourceCommit | None]]):
 
     partitions: frozenset[int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.committed_source(self.partitions)
-
 
 @dataclass(frozen=True, slots=True)
 class SourceTail:
@@ -208,9 +209,6 @@ class SourceTails(Effect[Mapping[int, SourceTail]]):
     before the given offset."""
 
     offsets: Mapping[int, int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.source_tails(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +233,6 @@ class LookForOffsets(Effect[OffsetEvidence]):
 
     partitions: frozenset[int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.look_for_offsets(self.partitions)
-
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
@@ -245,9 +240,6 @@ class LogStarts(Effect[Mapping[int, int]]):
     topic."""
 
     partitions: frozenset[int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.log_starts(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +249,11 @@ class Seek(Effect[None]):
 
     offsets: Mapping[int, int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.seek(self.offsets)
-
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Effect[None]):
     """Replace the producers. The new transactional producer fences and aborts what the old one left
     open."""
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.new_producer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +263,6 @@ class PartSums(Effect[Mapping[int, int | None]]):
 
     offsets: Mapping[int, int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.part_sums(self.offsets)
-
 
 # --- the estimator's effects --------------------------------------------------------------------
 
@@ -287,9 +270,6 @@ class PartSums(Effect[Mapping[int, int | None]]):
 @dataclass(frozen=True, slots=True)
 class ShardEnds(Effect[Sequence[int]]):
     """Read the end offset of each partition that `performance-estimated` has now."""
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.shard_ends()
 
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
@@ -320,9 +300,6 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
     players: Mapping[int, PlayerColumn]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.read_priors(self.players)
-
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
@@ -333,9 +310,6 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
     histories: Mapping[str, Sequence[str]]
     only_read: Container[str] = ()  # The ladders about which nothing is written.
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.agree(self.histories, self.only_read)
-
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
@@ -343,9 +317,6 @@ class Scatter(Effect[Sequence[int]]):
     acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.scatter(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,9 +351,6 @@ class CommitSource(Effect[None]):
     offsets: Mapping[int, int]
     rejections: Sequence[Rejection] = ()
     tails: Tails = field(default_factory=dict)
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.commit_source(self.offsets, self.rejections, self.tails)
 
 
 # --- the updater's effects ----------------------------------------------------------------------
@@ -458,9 +426,6 @@ class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
 
     players: Mapping[int, PlayerColumn]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.read_beliefs(self.players)
-
 
 @dataclass(frozen=True, slots=True)
 class Application:
@@ -487,9 +452,6 @@ class Apply(Effect[Mapping[int, bool]]):
     transaction while this call runs; no consumer sees them before the transaction commits. Any
     effect other than Publish aborts the transaction."""
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.apply(self.applications, self.events)
-
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One `rating-changed` event, encoded."""
@@ -510,9 +472,6 @@ class Publish(Effect[None]):
 
     events: Collection[Event]
     offsets: Mapping[int, int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.publish(self.events, self.offsets)
 
 
 # --- corrections, as both machines see them -----------------------------------------------------
@@ -538,3 +497,29 @@ class RecordedCorrection(msgspec.Struct, frozen=True):
 
 CorrectionsByLadder = Mapping[str, Sequence[RecordedCorrection]]
 """The corrections in the ladder events of each ladder, in the order of the events."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteCorrections(Effect[None]):
+    """Write the ladder events of corrections. They are in `ladders-noted` when this returns. An
+    event that exists already stays as it is. It is written before a later round of the ladder is
+    rated, so that a worker that takes the partition over knows for which players later rounds
+    count."""
+
+    corrections: CorrectionsByLadder
+
+
+@dataclass(frozen=True, slots=True)
+class NotedCorrections(Effect[CorrectionsByLadder]):
+    """Read all ladder events of corrections that exist now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain(Effect[Sequence[Record]]):
+    """Read records of a partition of `round-completed` from `first` to before `end`, in order.
+    Returns as many as one fetch delivers, and at least one if there is any. An empty result means
+    that there is none."""
+
+    partition: int
+    first: int
+    end: int

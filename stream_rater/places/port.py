@@ -22,7 +22,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import (
     Application,
@@ -39,15 +39,15 @@ CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 Actions = Mapping[type, Callable[[Any], Any]]
 """By the type of an effect, a function that performs it."""
 NOTHING_WRITTEN: Actions = {
-    correction_ports.WritePiece: lambda _: True,
-    correction_ports.KeepCheckpoint: lambda _: True,
-    correction_ports.DropCheckpoint: lambda _: True,
+    ladder_checkpoints.WritePiece: lambda _: True,
+    ladder_checkpoints.KeepCheckpoint: lambda _: True,
+    ladder_checkpoints.DropCheckpoint: lambda _: True,
 }
 """The effects of a correction job that writes no checkpoint, but may believe that it does."""
 NO_CHECKPOINTS: Actions = {
     **NOTHING_WRITTEN,
-    correction_ports.Checkpoints: lambda _: {},
-    correction_ports.ReadPiece: lambda _: None,
+    ladder_checkpoints.Checkpoints: lambda _: {},
+    ladder_checkpoints.ReadPiece: lambda _: None,
 }
 """The same of a job that reads none either."""
 

@@ -12,11 +12,6 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.corrections import correction_validator
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import (
-    CorrectionsByLadder,
-    NoteCorrections,
-    RecordedCorrection,
-)
 from stream_rater.pipeline.corrections.correction_validator import Rejections
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
@@ -25,7 +20,16 @@ from stream_rater.pipeline.corrections.lookahead import QueueLookahead
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
-from stream_rater.pipeline.ports import CommitSource, Publish, Scatter, Step, StoredShard
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    CorrectionsByLadder,
+    NoteCorrections,
+    Publish,
+    RecordedCorrection,
+    Scatter,
+    Step,
+    StoredShard,
+)
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater

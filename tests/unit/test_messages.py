@@ -34,7 +34,6 @@ from stream_rater.contract.events import (
 )
 from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
@@ -45,7 +44,7 @@ from stream_rater.pipeline.ladder_history import UNKNOWN, encode_corrections, en
 from stream_rater.pipeline.parts import correction_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import Rows, rows_of
 from stream_rater.pipeline.parts.schema import NotAPart, Part, RebuildMark, UnknownPart
-from stream_rater.pipeline.ports import Event, Rejection
+from stream_rater.pipeline.ports import Event, RecordedCorrection, Rejection
 from stream_rater.pipeline.updater.rating_events import NUMBERS, Events, encode_together
 from stream_rater.rating.model import DID_NOT_FINISH, HEADER
 from stream_rater.rating.parameters import Elo, RatingConfig, Season

@@ -24,11 +24,10 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections import correction_validator, lookahead
-from stream_rater.pipeline.corrections.correction_ports import ReadAgain, RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits
 from stream_rater.pipeline.corrections.ladder_checkpoints import LadderCheckpoints, StartingPoint
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.ports import LogStarts, Step, ask
+from stream_rater.pipeline.ports import LogStarts, ReadAgain, RecordedCorrection, Step, ask
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 from stream_rater.contract.corrections import EVENT_TYPE, Correction
 from stream_rater.contract.errors import LadderEventsMismatch
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, correction_of, matches
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.ports import Effect
+from stream_rater.pipeline.ports import Effect, RecordedCorrection
 from stream_rater.replay.checkpoint import RecordPlace
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.ledger import Base, Ledger

@@ -17,7 +17,6 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.corrections import CorrectionsApplied, name_of
 from stream_rater.contract.events import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers, CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, RecordedCorrection
 from stream_rater.pipeline.corrections.correction_validator import Rejections
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, recorded_correction
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
@@ -25,7 +24,7 @@ from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.parts import correction_parts
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart
-from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.pipeline.ports import NoteCorrections, RecordedCorrection, Scatter, Step, ask
 from stream_rater.rounds.correction_records import round_in
 
 THRESHOLD = 0.5

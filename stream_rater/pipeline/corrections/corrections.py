@@ -7,7 +7,7 @@ an earlier round is not fresh any more. Until the correction is finished, later 
 are deferred. Rounds of other ladders are rated between the steps of the work.
 
 1. Validate the correction, and rate the ladder's rounds again (`correction_job`).
-2. Write the ladder events of the accepted corrections (`correction_ports`). All workers rate later
+2. Write the ladder events of the accepted corrections (`NoteCorrections`). All workers rate later
    rounds by them.
 3. Send the new records of the players whose beliefs changed, as correction parts. Once all parts
    are acknowledged, the correction is finished, and later rounds of the players wait until the
@@ -29,7 +29,6 @@ from stream_rater.columns import player_map
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
 from stream_rater.pipeline.corrections.correction_validator import Rejections
 from stream_rater.pipeline.corrections.correction_work import TOGETHER_BYTES, PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
@@ -40,7 +39,7 @@ from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Step
+from stream_rater.pipeline.ports import CorrectionsByLadder, Step
 from stream_rater.rating import stages
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds.seed_records import Seed

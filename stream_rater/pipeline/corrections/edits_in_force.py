@@ -21,7 +21,7 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, Version
 from stream_rater.rounds.correction_records import names_in, round_in, span_of

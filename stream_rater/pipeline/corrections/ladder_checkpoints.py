@@ -4,22 +4,68 @@ If the store fails to read a checkpoint, the job continues without it. If the st
 one, the job continues and makes no further checkpoint.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 import msgspec
 
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.pipeline.corrections import correction_ports
 from stream_rater.pipeline.corrections.correction_validator import Steps
 from stream_rater.pipeline.corrections.log_context import ReadSoFar
-from stream_rater.pipeline.ports import Step, ask
+from stream_rater.pipeline.ports import Effect, Step, ask
 from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints(Effect[Mapping[str, bytes]]):
+    """Read the heads of a ladder's checkpoints, by the checkpoints' names. The result is empty if
+    they cannot be read."""
+
+    ladder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece(Effect[bytes | None]):
+    """Read a piece of a checkpoint. Returns None if it does not exist or cannot be read."""
+
+    ladder: str
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WritePiece(Effect[bool]):
+    """Write a piece of a checkpoint. Returns whether it has certainly been written."""
+
+    ladder: str
+    name: str
+    number: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint(Effect[bool]):
+    """Write the head of a checkpoint. Returns whether it has certainly been written."""
+
+    ladder: str
+    name: str
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint(Effect[bool]):
+    """Delete a checkpoint: first its pieces, which are numbered from 0, then its head. Returns
+    whether it has certainly been deleted."""
+
+    ladder: str
+    name: str
+    pieces: int
 
 
 class LadderCheckpoints:
@@ -34,15 +80,13 @@ class LadderCheckpoints:
 
     def find(self) -> Step[None]:
         """Find all checkpoints."""
-        self.heads = checkpoint.heads_in(
-            (yield from ask(correction_ports.Checkpoints(self._ladder)))
-        )
+        self.heads = checkpoint.heads_in((yield from ask(Checkpoints(self._ladder))))
 
     def read(self, head: CheckpointHead) -> Step[list[bytes]]:
         """Read the pieces of a checkpoint. Raises UnusableCheckpoint if a piece is missing."""
         pieces = []
         for number in range(head.pieces):
-            piece = yield from ask(correction_ports.ReadPiece(self._ladder, head.name, number))
+            piece = yield from ask(ReadPiece(self._ladder, head.name, number))
             if piece is None:
                 raise UnusableCheckpoint("somebody has deleted it, or it cannot be read")
             pieces.append(piece)
@@ -72,7 +116,7 @@ class LadderCheckpoints:
         data = chain(checkpoint.pieces_of(pool, rows), found)
         self._writable = yield from self._written(head, data)
         if not self._writable:  # its first pieces may have been written
-            yield from ask(correction_ports.DropCheckpoint(self._ladder, head.name, head.pieces))
+            yield from ask(DropCheckpoint(self._ladder, head.name, head.pieces))
             return None
         head = msgspec.structs.replace(head, whole=True)
         others = [each for each in self.heads if each.name != head.name]
@@ -81,7 +125,7 @@ class LadderCheckpoints:
         left = sorted([head, *left], key=lambda each: each.offset, reverse=True)
         obsolete += checkpoint.superfluous(left, end)
         for each in obsolete:
-            yield from ask(correction_ports.DropCheckpoint(self._ladder, each.name, each.pieces))
+            yield from ask(DropCheckpoint(self._ladder, each.name, each.pieces))
         self.heads = [each for each in left if each not in obsolete]
         return len(rows)
 
@@ -91,19 +135,13 @@ class LadderCheckpoints:
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
-            if not (
-                yield from ask(correction_ports.WritePiece(self._ladder, head.name, number, data))
-            ):
+            if not (yield from ask(WritePiece(self._ladder, head.name, number, data))):
                 return False
             yield None
         return (yield from self._write_head(msgspec.structs.replace(head, whole=True)))
 
     def _write_head(self, head: CheckpointHead) -> Step[bool]:
-        return (
-            yield from ask(
-                correction_ports.KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))
-            )
-        )
+        return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))
 
 
 class StartingPoint:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from stream_rater.contract.corrections import Correction, CorrectionsApplied
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.correction_validator import (
     CorrectionValidator,
     Rejections,
@@ -18,6 +17,7 @@ from stream_rater.pipeline.corrections.correction_validator import (
 )
 from stream_rater.pipeline.corrections.edits_in_force import correction_of
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.ledger import NeedsEarlierRounds

@@ -42,7 +42,6 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Repartitioned, Trouble
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.log_context import LogContext
@@ -54,6 +53,7 @@ from stream_rater.pipeline.estimator.oversize_round import OversizeRound
 from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.ports import NotedCorrections
 from stream_rater.pipeline.same_history import HistoryMismatches, check_source
 from stream_rater.rating.model import Beliefs, Table
 from stream_rater.rating.record import Unrecordable
