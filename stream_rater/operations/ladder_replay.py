@@ -11,8 +11,8 @@ from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_validator import LogContext
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import LogStarts
 from stream_rater.places import checks

@@ -12,11 +12,13 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.corrections import correction_validator
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_validator import Rejections
+from stream_rater.pipeline.corrections.correction_validator import (
+    QueuedCorrection,
+    QueueLookahead,
+    Rejections,
+)
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import QueuedCorrection
-from stream_rater.pipeline.corrections.lookahead import QueueLookahead
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow

@@ -8,8 +8,8 @@ import numpy as np
 
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags
+from stream_rater.pipeline.corrections.correction_work import QueuedSeed, SeedWork, Sent
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, Sent
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition

@@ -15,9 +15,8 @@ from stream_rater.contract.events import to_json
 from stream_rater.contract.seeds import MOST_PLAYERS
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE
+from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE, LogContext
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import (
     CommitSource,

@@ -34,9 +34,9 @@ from stream_rater.contract.events import (
 )
 from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
+from stream_rater.pipeline.corrections.correction_validator import LogContext, QueuedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART

@@ -12,8 +12,12 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET
-from stream_rater.pipeline.corrections.correction_work import PartOptions
-from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, by_turn
+from stream_rater.pipeline.corrections.correction_work import (
+    PartOptions,
+    QueuedSeed,
+    SeedWork,
+    by_turn,
+)
 from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart, UnknownPart
 from stream_rater.pipeline.parts.seed_parts import SeedPart

@@ -8,18 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
 from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.corrections.correction_validator import Steps
-from stream_rater.pipeline.corrections.log_context import ReadSoFar
 from stream_rater.pipeline.ports import Effect, Step, ask
 from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import CheckpointHead, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.seed_records import Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,28 @@ class LadderCheckpoints:
 
     def _write_head(self, head: CheckpointHead) -> Step[bool]:
         return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))
+
+
+class ReadSoFar(NamedTuple):
+    """A summary of the ladder's rounds, seeds and resets that a pass has read so far."""
+
+    last: RecordPlace = (-1, 0)
+    """The last one: its offset and checksum, as in Head. (-1, 0) before the first one."""
+    time: int = 0  # The latest of their times, in Unix seconds.
+    completed_at: str = ""  # The time of the last one, as reported.
+
+    def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
+        """Return the summary that includes these rounds, too. `record` is the record of the last
+        one."""
+        return self._with(record, int(rounds.time.max()), rounds.heads[-1].completed_at)
+
+    def read_seed(self, record: Record, seed: Seed) -> "ReadSoFar":
+        """Return the summary that includes the seed or reset in this record, too."""
+        return self._with(record, seed.time, seed.head.completed_at)
+
+    def _with(self, record: Record, time: int, completed_at: str) -> "ReadSoFar":
+        place = record.offset, checksum(record.value)
+        return ReadSoFar(place, max(self.time, time), completed_at)
 
 
 class StartingPoint:

@@ -15,10 +15,9 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_work import PartOptions
+from stream_rater.pipeline.corrections.correction_validator import LogContext
+from stream_rater.pipeline.corrections.correction_work import PartOptions, QueuedSeed
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
-from stream_rater.pipeline.corrections.log_context import LogContext
-from stream_rater.pipeline.corrections.seed_work import QueuedSeed
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition

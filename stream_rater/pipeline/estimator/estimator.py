@@ -42,9 +42,9 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Repartitioned, Trouble
 from stream_rater.pipeline import ports
+from stream_rater.pipeline.corrections.correction_validator import LogContext
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import admission, estimation, input_partition, progress
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
