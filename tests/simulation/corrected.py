@@ -22,6 +22,7 @@ from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
+from stream_rater.pipeline.parts.belief_parts import CorrectionPart
 from stream_rater.pipeline.ports import (
     CommitSource,
     CorrectionsByLadder,
@@ -86,7 +87,7 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
 
 class CorrectedTwice(Updater):
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        if batch.correction is not None:
+        if isinstance(batch.given, CorrectionPart):
             stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
         return super()._compute(batch, stored)
 

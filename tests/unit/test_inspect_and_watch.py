@@ -26,7 +26,7 @@ from stream_rater.operations import follow, inspect
 from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_in
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import RecordedCorrection, Rejection
-from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.pipeline.updater.belief_changes import correction_events
 from stream_rater.places.kafka_sections import topic_line
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER

@@ -211,7 +211,7 @@ class CorrectionJob:
     # --- reading ---
 
     def _read(
-        self, first: int, end: int, take: Callable[[Sequence[Record]], Iterable[None]]
+        self, first: int, end: int, take: Callable[[Sequence[Record]], Iterable[Any]]
     ) -> Steps[None]:
         """Pass all records from `first` to before `end` to `take`, in batches."""
         while first < end:

@@ -28,9 +28,8 @@ from stream_rater.pipeline.corrections.correction_validator import (
 )
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, recorded_correction
 from stream_rater.pipeline.estimator.estimation import part_ends
-from stream_rater.pipeline.parts import correction_parts, seed_parts
-from stream_rater.pipeline.parts.correction_parts import CorrectionPart
-from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
+from stream_rater.pipeline.parts import belief_parts
+from stream_rater.pipeline.parts.belief_parts import CorrectionPart, RecordInPart, SeedPart
 from stream_rater.pipeline.ports import NoteCorrections, RecordedCorrection, Scatter, Step, ask
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.correction_records import round_in
@@ -111,7 +110,7 @@ class Work:
         prints = player_map.fingerprints(names, [ladder], [len(names)], self._options.shards)
         order, cuts = player_map.by_shard(prints)
         messages = [
-            (shard, correction_parts.encode(self._part(changed, rows)))
+            (shard, belief_parts.encode_correction(self._part(changed, rows)))
             for shard, where in cuts
             for rows in self._cut(changed, order[where].tolist())
         ]
@@ -132,7 +131,7 @@ class Work:
 
     def _cut(self, changed: ChangedPlayers, rows: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield these rows in order, in groups of as many as one message may have."""
-        most_bytes = MOST_BYTES - len(correction_parts.encode(self._part(changed, [])))
+        most_bytes = MOST_BYTES - len(belief_parts.encode_correction(self._part(changed, [])))
         first = size = 0
         for i, row in enumerate(rows):
             own = len(changed.players[row].encode()) + len(changed.records[row]) + HEAD_BYTES
@@ -145,7 +144,7 @@ class Work:
     def _part(self, changed: ChangedPlayers, rows: Sequence[int]) -> CorrectionPart:
         record, correction = self._queued
         return CorrectionPart(
-            version=correction_parts.CORRECTION, kernel=self._options.kernel,
+            version=belief_parts.CORRECTION, kernel=self._options.kernel,
             shards=self._options.shards,
             offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
             round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
@@ -234,7 +233,7 @@ class SeedWork:
         """Encode these rows, of which none is of the same player as another, cut into as many
         messages as are needed."""
         most = self._options.rows_per_part
-        message = seed_parts.encode(whole.take(rows)) if len(rows) <= most else b""
+        message = belief_parts.encode_seeds(whole.take(rows)) if len(rows) <= most else b""
         if message and (len(message) <= MOST_BYTES or len(rows) == 1):
             yield message
             return

@@ -12,10 +12,10 @@ A part names the number of shards that it was cut for. A worker that was paused 
 added may wake up and send parts that were cut for fewer shards. They are ignored: the worker's
 successor sends their rows to the shards where they belong now.
 
-Three version numbers are not used for parts of rounds: one is for correction parts
-(`correction_parts`), one for seed parts (`seed_parts`), and one for marks. `rebuild` writes a mark
-to each shard. The store's state at the mark comes from the rebuild, not from the parts before it.
-Releases that do not know one of these kinds refuse it.
+Three version numbers are not used for parts of rounds: one is for correction parts, one for seed
+parts (`belief_parts`), and one for marks. `rebuild` writes a mark to each shard. The store's state
+at the mark comes from the rebuild, not from the parts before it. Releases that do not know one of
+these kinds refuse it.
 """
 
 from collections.abc import Sequence

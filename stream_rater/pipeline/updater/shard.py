@@ -16,18 +16,16 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
 from stream_rater.columns.sharding import shards_of, shards_of_names
-from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import correction_parts, decoder, seed_parts
-from stream_rater.pipeline.parts.correction_parts import CorrectionPart
+from stream_rater.pipeline.parts import belief_parts, decoder
+from stream_rater.pipeline.parts.belief_parts import BeliefPart, SeedPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
-from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
@@ -42,20 +40,12 @@ class QueuedPart:
     part: PartView = decoder.NO_ROWS
     """The part, if it is a part of rounds; its length is its number of rows. No player has two rows
     in it."""
-    correction: CorrectionPart | None = None
-    """The part, if it is a correction part. Such a part is applied in a call of its own."""
-    seeds: SeedPart | None = None
-    """The part, if it is a seed part. Such a part is applied in a call of its own, too."""
+    given: BeliefPart | None = None
+    """The part, if it is a correction part or a seed part, which is applied in a call of its
+    own."""
 
     def __len__(self) -> int:
-        if self.correction is not None:
-            return len(self.correction)
-        return len(self.part if self.seeds is None else self.seeds)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether the part is applied in a call of its own."""
-        return self.correction is not None or self.seeds is not None
+        return len(self.part if self.given is None else self.given)
 
 
 @dataclass(slots=True)
@@ -189,19 +179,15 @@ class Shard:
     def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
         """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
-        if part is None and correction_parts.is_correction(value):
-            correction = correction_parts.decode(value, kernel)
-            self._check_shard(correction, record.partition)
-            return QueuedPart(record.offset, checksum(value), correction=correction)
-        if part is None and seed_parts.is_seeded(value):
-            seeds = seed_parts.decode(value, kernel)
-            self._check_shard(seeds, record.partition)
-            return QueuedPart(record.offset, checksum(value), seeds=seeds)
+        given = belief_parts.read(value, kernel) if part is None else None
+        if given is not None:
+            self._check_shard(given, record.partition)
+            return QueuedPart(record.offset, checksum(value), given=given)
         rounds = decoder.read(value, kernel) if part is None else part
         self._check_shard(rounds, record.partition)
         return QueuedPart(record.offset, checksum(value), rounds)
 
-    def _check_shard(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> None:
+    def _check_shard(self, part: PartView | BeliefPart, shard: int) -> None:
         """Check that a part was cut for the present number of shards, and that all its players
         belong to this shard. Raises CutForFewer or UnknownPart.
 
@@ -223,7 +209,7 @@ class Shard:
                 f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
             )
 
-    def _is_home(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> bool:
+    def _is_home(self, part: PartView | BeliefPart, shard: int) -> bool:
         if isinstance(part, PartView) and part.shards:
             return part.home == shard
         if isinstance(part, SeedPart):
@@ -264,11 +250,11 @@ class Shard:
         end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
-            if taken and self.queue[0].is_alone:
+            if taken and self.queue[0].given is not None:
                 break
             taken.append(self.queue.popleft())
             rows += len(taken[-1])
-            if taken[-1].is_alone:
+            if taken[-1].given is not None:
                 break
         return taken
 
@@ -278,24 +264,18 @@ class ShardBatch:
     column. A correction part and a seed part have a batch of their own."""
 
     def __init__(self, parts: Mapping[int, Sequence[QueuedPart]]) -> None:
-        self.parts = parts
-        """The parts of each shard, at least one for each."""
-        self.cuts: dict[int, slice] = {}
-        """The range of each shard's rows among all rows."""
-        self.ends: dict[int, int] = {}
-        """The offset after each shard's last part."""
-        self.tails: dict[int, int] = {}
-        """The checksum of the record of each shard's last part."""
-        self.correction: CorrectionPart | None = None
-        """The correction part, if this is the batch of a correction part."""
-        self.seeds: SeedPart | None = None
-        """The seed part, if this is the batch of a seed part."""
+        self.parts = parts  # The parts of each shard, at least one for each.
+        self.cuts: dict[int, slice] = {}  # The range of each shard's rows among all rows.
+        self.ends: dict[int, int] = {}  # The offset after each shard's last part.
+        self.tails: dict[int, int] = {}  # The checksum of the record of each shard's last part.
+        self.given: BeliefPart | None = None
+        """The correction part or seed part, if this is the batch of one."""
         end = 0
         for shard, queued in parts.items():
             start, end = end, end + sum(len(each.part) for each in queued)
             self.cuts[shard] = slice(start, end)
             self.ends[shard], self.tails[shard] = queued[-1].offset + 1, queued[-1].checksum
-            self.correction, self.seeds = queued[0].correction, queued[0].seeds
+            self.given = queued[0].given
 
     @cached_property
     def rows(self) -> Rows:
@@ -313,20 +293,15 @@ class ShardBatch:
     @cached_property
     def all_players(self) -> PlayerColumn:
         """The distinct players of all shards, shard by shard, in the order of their first rows."""
-        if (part := self.correction) is not None:
-            ladders = LadderColumn(StringColumn.of([part.ladder]))
-            return PlayerColumn(
-                ladders, np.zeros(len(part), np.int64), StringColumn.of(part.players)
-            )
-        if self.seeds is not None:
-            return self.seeds.column
+        if self.given is not None:
+            return self.given.column
         first, which = self.distinct
         return self.rows.players if len(first) == len(which) else self.rows.players.take(first)
 
     @cached_property
     def spans(self) -> dict[int, slice]:
         """The range of each shard's players among these."""
-        if self.correction is not None or self.seeds is not None:
+        if self.given is not None:
             return dict.fromkeys(self.parts, slice(0, len(self.all_players)))
         first, which = self.distinct
         if len(first) == len(which):
@@ -378,7 +353,7 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
     batches, alone = list[ShardBatch](), list[ShardBatch]()
     batch, rows = dict[int, list[QueuedPart]](), 0
     for number, parts in taken.items():
-        if parts[0].is_alone:
+        if parts[0].given is not None:
             alone.append(ShardBatch({number: parts}))
             continue
         count = sum(map(len, parts))

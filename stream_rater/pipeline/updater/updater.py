@@ -23,7 +23,7 @@ the protocol.
     if its source offset is after the belief's `last`, which includes the rows before it. Other rows
     are ignored, without an event. A player may have several fresh rows (`changes`): they are
     applied in order. A row of a seed or a reset is fresh only if its player also has no round, or
-    has one (`seeded_changes`).
+    has one (`belief_changes`).
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild changes. The call writes the records, the new `applied` and its notes for step 11: one
     bit for each row, whether it was fresh; the mu and sigma before each fresh row that is not its
@@ -55,19 +55,15 @@ from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import NotAPart
+from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import (
     Change,
     Disagreement,
     build_events_again,
     compute_changes,
 )
-from stream_rater.pipeline.updater.corrected_changes import (
-    build_correction_events_again,
-    compute_correction,
-)
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.record_cache import RecordCache
-from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.pipeline.updater.shard import (
     Shard,
     ShardBatch,
@@ -279,11 +275,7 @@ class Updater:
         if stored.position != shard.position:
             del self._shards[number]
             return None
-        build = build_events_again
-        if call.correction is not None:
-            build = build_correction_events_again
-        elif call.seeds is not None:
-            build = build_seed_events_again
+        build = build_events_again if call.given is None else build_given_events_again
         try:
             return build(number, call, stored, shard.committed)
         except (UnknownRecord, Disagreement) as error:
@@ -374,11 +366,7 @@ class Updater:
         refused."""
         if not batch.parts:
             return {}
-        compute = compute_changes
-        if batch.correction is not None:
-            compute = compute_correction
-        elif batch.seeds is not None:
-            compute = compute_seeds
+        compute = compute_changes if batch.given is None else compute_given
         try:
             return compute(batch, stored)
         except UnknownRecord as error:
