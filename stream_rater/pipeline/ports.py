@@ -88,8 +88,7 @@ def ask(effect: Effect[T]) -> Step[T]:
 
 
 REGROUPING_S, REGROUPINGS = 0.05, 20
-"""After a commit raised Regrouped, a poll lasts REGROUPING_S. At most REGROUPINGS attempts are
-made."""
+"""A poll after Regrouped lasts REGROUPING_S; at most REGROUPINGS attempts are made."""
 
 C = TypeVar("C", bound=Effect[None])
 
@@ -121,8 +120,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 def pause_s(troubles: int) -> float:
-    """Seconds to wait after this many failures in a row: 0 after the first, then doubling from
-    PAUSE_S up to LONGEST_PAUSE_S."""
+    """Seconds to wait after so many failures in a row: 0, then PAUSE_S, doubling to the longest."""
     return min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(troubles - 2, 10)) if troubles > 1 else 0.0
 
 
@@ -131,8 +129,7 @@ def pause_s(troubles: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The outcome of a poll. The machine handles lost partitions first, then gained ones, then
-    records."""
+    """The outcome of a poll. Lost partitions are handled first, then gained ones, then records."""
 
     now_s: float  # The time of the poll, monotonic seconds.
     lost: frozenset[int] = frozenset()
@@ -163,15 +160,13 @@ class Poll(Effect[Polled]):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Effect[Mapping[int, int | None]]):
-    """Read the group's committed offsets once no transaction is pending on them. None: never
-    committed."""
+    """Read the group's committed offsets, none in a pending transaction. None: never committed."""
 
     partitions: frozenset[int]
 
 
 Tails = Mapping[int, int | None]
-"""By partition of `round-completed`, the checksum of the record before the committed offset, where
-it is known."""
+"""By partition of `round-completed`, the checksum before the committed offset, if known."""
 NO_TAILS: Tails = {}
 
 
@@ -187,16 +182,14 @@ class SourceCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommittedSource(Effect[Mapping[int, SourceCommit | None]]):
-    """Read the estimators' committed offsets once no transaction is pending on them. None: never
-    committed."""
+    """Read the estimators' committed offsets, as Committed does. None: never committed."""
 
     partitions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTail:
-    """The end of a partition of `round-completed`, and the checksum of the record before an
-    offset."""
+    """The end of a partition of `round-completed`, and the checksum before an offset."""
 
     end: int
     tail: int | None  # None: the log has no record there, or a damaged one.
@@ -205,8 +198,7 @@ class SourceTail:
 
 @dataclass(frozen=True, slots=True)
 class SourceTails(Effect[Mapping[int, SourceTail]]):
-    """Read the end of each of these partitions of `round-completed`, and the checksum of the record
-    before the given offset."""
+    """Read the end of these partitions of `round-completed`, and the checksum before an offset."""
 
     offsets: Mapping[int, int]
 
@@ -223,8 +215,7 @@ class OffsetEvidence:
     parts_deleted: bool
     """Whether Kafka deleted parts. If so, the parts do not show every round that was sent."""
     rejections_deleted: bool = False
-    """Whether Kafka deleted records of `round-rejected`. If so, a partition's last rejection may be
-    among them."""
+    """Whether records of `round-rejected`, a partition's last among them perhaps, are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +227,7 @@ class LookForOffsets(Effect[OffsetEvidence]):
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
-    """Read the first offset that the log still has, for each of these partitions of the input
-    topic."""
+    """Read the first offset that the log has of each of these partitions of the input topic."""
 
     partitions: frozenset[int]
 
@@ -252,8 +242,7 @@ class Seek(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Effect[None]):
-    """Replace the producers. The new transactional producer fences and aborts what the old one left
-    open."""
+    """Replace the producers. The new transactional one fences and aborts what the old one left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +262,7 @@ class ShardEnds(Effect[Sequence[int]]):
 
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
-    """Read the end offset of each shard. Raises Resharded if the number of shards is not
-    `shards`."""
+    """Read the end offset of each shard. Raises Resharded if there are not `shards` of them."""
     ends = yield from ask(ShardEnds())
     if len(ends) != shards:
         raise Resharded(shards, len(ends))
@@ -313,8 +301,7 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
-    """Send parts, given as (shard, bytes), to the log. Returns their offsets once all are
-    acknowledged."""
+    """Send parts, as (shard, bytes), to the log. Returns their offsets: all are acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
 
@@ -361,19 +348,16 @@ UNFINISHED = -1
 calls of the rebuild then lower it, from VANISHED - 1 on, until the last one."""
 
 VANISHED = -2
-"""The `applied` of a shard from which another program deleted beliefs. No log begins there, so no
-worker opens it."""
+"""The `applied` of a shard from which another program deleted beliefs: no worker opens it."""
 
 EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all shards.
 
 REBUILT: Player = ("", "rebuilt")
-"""A key that no player has. A rebuild stores as its belief the offset after the mark that the
-rebuild wrote to the shard."""
+"""A key that no player has. Its belief is the offset after the mark of the last rebuild."""
 
 
 REBUILT_KEY = PlayerColumn.of((REBUILT,))
-"""The list of players that contains only REBUILT. Reading it returns a shard's position and the
-mark of its last rebuild."""
+"""The list of REBUILT alone: reading it returns a shard's position and its last mark."""
 
 NO_BELIEFS = BeliefColumn.of(())
 
@@ -490,8 +474,7 @@ class RecordedCorrection(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, int]:
-        """The correction's offset and the offset at which it was applied. The pair is unique in its
-        ladder."""
+        """The offsets of the correction and of its application: a pair unique in its ladder."""
         return self.offset, self.at
 
 

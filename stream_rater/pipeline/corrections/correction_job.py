@@ -84,8 +84,7 @@ class CorrectionJob:
         self.ahead: dict[int, Rejections | None] = {}
         """The verdicts on queued corrections, by their offset (`QueueLookahead`)."""
         self.deleted_before = 0
-        """The offset at which the log starts if its first records were deleted, so that nothing is
-        applied; else 0."""
+        """Where the log starts if its first records were deleted: nothing is applied; else 0."""
         self.checkpoint_players: int | None = None
         """The number of players in the checkpoint at `at`, if the job has made one."""
         self.progress = 0.0  # The share of the work that is done, from 0 to 1.
@@ -168,8 +167,7 @@ class CorrectionJob:
         self._starting_point = starting_point
         self._record_validator = self._log.validator()
         self._first_changed = NO_ROUND
-        """The offset of the first round that the proposed corrections change, once they are
-        validated."""
+        """The offset of the first round that the proposed corrections change, once validated."""
         self._read_so_far = starting_point.read
         self._edits = self._edits_before = NO_EDITS
         """The edits before the proposed corrections. `_edits` has those after them."""

@@ -55,8 +55,7 @@ class QueuedCorrection(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether the correction waits for the next `corrections-applied` and gets only a ladder
-        event now."""
+        """Whether it waits for the next `corrections-applied`, and gets only a ladder event now."""
         return isinstance(self.correction, Batched) and self.correction.batched
 
 
@@ -140,8 +139,7 @@ class CorrectionValidator:
         self._partition = partition
         self._base_places = base_places
         self._due: dict[int, list[RecordedCorrection]] = {}
-        """By the offset at which they were applied, the corrections in `before` that this pass
-        reaches."""
+        """By the offset at which they were applied, those of `before` that this pass reaches."""
         for each in before:
             if each.at >= first and each.event_type != APPLIED:
                 self._due.setdefault(each.at, []).append(each)
@@ -149,8 +147,7 @@ class CorrectionValidator:
         """The offsets of the records of these corrections."""
         self._records: dict[int, Record] = {}
         self._verdicts = self._examined_before = 0
-        """The number of verdicts since the last pause (`_verdicts`), and of rounds examined before
-        that pause."""
+        """The verdicts since the last pause, and the rounds that were examined before it."""
 
     @property
     def offsets(self) -> set[int]:
@@ -261,11 +258,9 @@ class QueueLookahead:
         self._log = log
         self._polled = {each.record.offset: each for each in queue.polled}
         self._waiting = {each.offset for each in queue.waiting} - self._polled.keys()
-        self._batch: list[QueuedCorrection] = []
-        """Corrections that wait for `corrections-applied`."""
+        self._batch: list[QueuedCorrection] = []  # Corrections that wait for `corrections-applied`.
         self._is_over = False
-        """Whether a verdict needs rounds before those that are read. Then all later verdicts need
-        them, too."""
+        """Whether a verdict needs rounds before those that are read, as all later ones do."""
 
     @property
     def offsets(self) -> set[int]:

@@ -41,8 +41,7 @@ THRESHOLD = 0.5
 HEAD_BYTES = 10  # The most bytes that MessagePack writes before an id and a record, together.
 
 TOGETHER_BYTES = 2**18
-"""The most bytes of corrections that are finished together: one message has the ladder events of
-all of them."""
+"""The most bytes of corrections that are finished, and whose ladder events are sent, together."""
 
 
 Sent = Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
@@ -184,8 +183,7 @@ class QueuedSeed(NamedTuple):
         return self.seed.offset
 
     def goes_with(self, other: "QueuedSeed") -> bool:
-        """Whether both can be in one part: they are of one kind and ladder, and have the same
-        parameters."""
+        """Whether both can be in one part: they have the same kind, ladder and parameters."""
         own, its = self.seed, other.seed
         return (own.kind, own.ladder, own.rating) == (its.kind, its.ladder, its.rating)
 
@@ -230,8 +228,7 @@ class SeedWork:
                     yield shard, message
 
     def _pieces(self, whole: SeedPart, rows: Ints) -> Iterator[bytes]:
-        """Encode these rows, of which none is of the same player as another, cut into as many
-        messages as are needed."""
+        """Encode these rows, each of another player, in as many messages as are needed."""
         most = self._options.rows_per_part
         message = belief_parts.encode_seeds(whole.take(rows)) if len(rows) <= most else b""
         if message and (len(message) <= MOST_BYTES or len(rows) == 1):
@@ -243,8 +240,7 @@ class SeedWork:
 
 
 def by_turn(names: StringColumn) -> list[Ints]:
-    """The rows of each player's first name among `names`, then those of the second ones, and so
-    on."""
+    """The rows of each player's first name among `names`, then those of the second, and so on."""
     _, which = np.unique(names.hashes, return_inverse=True)
     if len(names) == int(which.max(initial=-1)) + 1:
         return [np.arange(len(names))]

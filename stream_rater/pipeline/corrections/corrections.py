@@ -259,8 +259,7 @@ class Corrections:
         return self._verdicts.get(queued.partition, {}).get(queued.offset)
 
     def _queues_to_validate(self, first: QueuedCorrection) -> list[CorrectionQueue]:
-        """The queued corrections of a partition, by ladder. Empty if only the first one must still
-        be validated."""
+        """The queued corrections of a partition, by ladder; none if only the first is left."""
         queue, known = self._queues[first.partition], self._verdicts.get(first.partition, {})
         queued = [each for each in queue if isinstance(each, QueuedCorrection)]
         if all(each.waits or each.offset in known for each in queued[1:]):

@@ -48,8 +48,7 @@ def recorded_correction(offset: int, correction: Correction, at: int) -> Recorde
 
 
 def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
-    """Whether a ladder event is about this correction: kind, ladder, round and players are
-    equal."""
+    """Whether a ladder event is about this correction: kind, ladder, round and players agree."""
     other = correction_of(recorded)
     return (
         name_of(other) == name_of(correction)
@@ -72,8 +71,7 @@ class LadderEdits:
         self._waiting: dict[int, RecordedCorrection] = {}
         """By offset, the corrections that wait for `corrections-applied`."""
         self._applied: dict[int, list[RecordedCorrection]] = {}
-        """By the offset of each `corrections-applied`, the corrections that waited and were applied
-        there."""
+        """By the offset of each `corrections-applied`, the corrections that were applied there."""
         self._places: set[tuple[int, int]] = set()
         self._corrections = EditsSoFar()
         self._offsets: list[int] = []

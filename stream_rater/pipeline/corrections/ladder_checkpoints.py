@@ -27,8 +27,7 @@ from stream_rater.rounds.seed_records import Seed
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints(Effect[Mapping[str, bytes]]):
-    """Read the heads of a ladder's checkpoints, by the checkpoints' names. The result is empty if
-    they cannot be read."""
+    """Read the heads of a ladder's checkpoints, by name; none if they cannot be read."""
 
     ladder: str
 
@@ -78,8 +77,7 @@ class LadderCheckpoints:
         self._ladder = ladder
         self.heads: list[CheckpointHead] = []
         """The heads of the checkpoints, newest first. Empty before `find`."""
-        self._writable = True
-        """Whether the store has accepted all writes so far."""
+        self._writable = True  # Whether the store has accepted all writes so far.
 
     def find(self) -> Step[None]:
         """Find all checkpoints."""
@@ -133,8 +131,7 @@ class LadderCheckpoints:
         return len(rows)
 
     def _written(self, head: CheckpointHead, pieces: Iterable[bytes]) -> Steps[bool]:
-        """Write a checkpoint; stop at the first write that fails. Returns whether all writes
-        succeeded."""
+        """Write a checkpoint; stop at the first write that fails. Returns whether none did."""
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
@@ -156,8 +153,7 @@ class ReadSoFar(NamedTuple):
     completed_at: str = ""  # The time of the last one, as reported.
 
     def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
-        """Return the summary that includes these rounds, too. `record` is the record of the last
-        one."""
+        """Return the summary that includes these rounds, too. `record` is that of the last one."""
         return self._with(record, int(rounds.time.max()), rounds.heads[-1].completed_at)
 
     def read_seed(self, record: Record, seed: Seed) -> "ReadSoFar":
@@ -178,8 +174,7 @@ class StartingPoint:
         players = len(pieces) - (0 if head is None else head.id_pieces)
         self._players, self._ids = pieces[:players], pieces[players:]
         self.offset = 0 if head is None else head.offset
-        self.read = ReadSoFar()
-        """What is known of the rounds before this place."""
+        self.read = ReadSoFar()  # What is known of the rounds before this place.
         if head is not None:
             self.read = ReadSoFar(head.last, head.time, head.completed_at)
 
@@ -189,8 +184,7 @@ class StartingPoint:
         return checkpoint.ids_of(self._ids)
 
     def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
-        """The players and beliefs of the checkpoint, on a ladder with these edits. Raises
-        UnusableCheckpoint."""
+        """The players and beliefs, on a ladder with these edits. Raises UnusableCheckpoint."""
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)

@@ -141,8 +141,7 @@ class Admission:
         return self.informative(*self.corrections.admit(pending))
 
     def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
-        """Return the rounds in `pending` that change ratings. The others, and the rounds in `done`,
-        count as done."""
+        """Return the `pending` rounds that change ratings. The others and `done` count as done."""
         informative = self.decoder.informative(pending.rounds)
         for silent in (done, pending.take(np.flatnonzero(~informative))):
             for head, partition, offset in zip(
@@ -176,8 +175,7 @@ class Admission:
         self.unsettled.setdefault(ladder, []).append((partition, offset))
 
     def settle(self, allowed_before: Callable[[str], float]) -> None:
-        """Finish the unsettled records on whose ladders all workers agree, and report the
-        rejections among them."""
+        """Finish the unsettled records on whose ladders all agree, and report the rejections."""
         unsettled, self.unsettled = self.unsettled, {}
         for ladder, places in unsettled.items():
             before = allowed_before(ladder)
@@ -188,8 +186,7 @@ class Admission:
                     self._observer.round_rejected(each)
 
     def _enqueue(self, record: Record, now_s: float) -> None:
-        """Validate a correction by its record alone, and enqueue it. The rest of its validation
-        needs the log, and comes later."""
+        """Validate a correction by its record alone, and enqueue it; the log comes later."""
         try:
             correction = self._log.correction(record)
         except Invalid as invalid:
@@ -251,8 +248,7 @@ class Agreement:
         """The history of a ladder, according to the file."""
         self._disagreements: dict[str, float] = {}
         self._until_s = 0.0
-        self._issued = 0
-        """The number of tickets that the polled rounds have."""
+        self._issued = 0  # The number of tickets that the polled rounds have.
         self._agreed_up_to: dict[str, int] = {}
         """By ladder whose events agreed when they were last read, the number of tickets then. All
         rounds with these tickets had been polled, so their events need not be read again."""
@@ -307,8 +303,7 @@ class Agreement:
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
-        """Read the ladder events, and return whether the record of a ladder at this offset may be
-        rated."""
+        """Whether the record of a ladder at this offset may be rated, by the events read now."""
         if offset < self.allowed_before(ladder):
             yield from self._read({ladder}, until_s, observer)
         return offset < self.allowed_before(ladder)

@@ -63,8 +63,7 @@ class BeliefCache:
         return self._table.bytes_used
 
     def put(self, sent: PendingRounds, records: StringColumn) -> int:
-        """Cache the (P,) records of the players of these rounds. Returns how many others were
-        evicted."""
+        """Cache the (P,) records of the players of these rounds. Returns how many it evicted."""
         names, before = self._names(sent), self._table.evictions
         self._table.put(self._owners_of(sent), names, sent.fingerprints, records)
         return self._table.evictions - before

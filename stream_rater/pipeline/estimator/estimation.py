@@ -56,8 +56,7 @@ def no_seasons(_: str, __: int) -> tuple[Season, ...]:
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
-    """The distinct values among small non-negative numbers, rising, and (n,) the index of each
-    number among them."""
+    """The distinct values of small numbers of at least 0, rising, and (n,) the index of each."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])], np.zeros(len(numbers), np.int64)
     which = np.bincount(numbers) > 0
@@ -112,8 +111,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return super().take(rounds) if len(rounds) else empty
 
     def piece(self, first: int, last: int) -> "PendingRounds":
-        """A single round reduced to the players [first, last). This object must have one round; the
-        entries are left out."""
+        """A single round, this one, with the players [first, last) only, and without entries."""
         last = min(last, self.count)
         rounds = structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
@@ -122,8 +120,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
 
 
 def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -> PendingRounds:
-    """Make pending rounds from decoded rounds and their records, one record for each round. They
-    have no tickets yet."""
+    """Make pending rounds, without tickets, from decoded rounds and the record of each."""
     ladders = [head.ladder for head in rounds.heads]
     return PendingRounds(
         rounds,
@@ -177,8 +174,7 @@ def _to_round_order(in_shard_order: Table, order: Ints) -> Table:
 
 
 class Classified(NamedTuple):
-    """The result of step 5 for some rounds. Rounds with a prior that does not count are in neither
-    group."""
+    """The result of step 5. Rounds with a prior that does not count are in neither group."""
 
     ready: PendingRounds  # The rounds to send.
     rows: Ints | slice  # The rows of the players of `ready` among the players of all rounds.
@@ -283,8 +279,7 @@ def _unrated(rating: RatingConfig, pending: PendingRounds, error: Exception) -> 
 
 
 def _rule_keys(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[RuleKey], Ints]:
-    """The kinds of these rounds, and (R,) the index of each round's kind. The rounds of a kind are
-    estimated in one call."""
+    """The kinds of these rounds, each for one call, and (R,) the index of each round among them."""
     if seasons is no_seasons:
         numbers, rule = distinct(pending.rounds.config_index)
         return [(number, ()) for number in numbers], rule

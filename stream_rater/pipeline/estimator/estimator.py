@@ -63,8 +63,7 @@ ROWS_PER_PART = 5000
 """The most rows in a message, and the most players in a piece of an oversize round."""
 
 REFUSED_S = 5.0
-"""Seconds until a shard with unreadable beliefs, or a ladder that disagrees with the ladder events,
-is tried again."""
+"""Seconds until an unreadable shard, or a ladder that is not agreed on, is tried again."""
 
 
 class Estimator:
@@ -102,8 +101,7 @@ class Estimator:
         self._to_open: frozenset[int] = frozenset()
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
-        self._until_s = 0.0
-        """The time before which nothing that is refused now is tried again."""
+        self._until_s = 0.0  # The time before which nothing that is refused now is tried again.
         self._limiter = admission.RejectionLimiter(rejects_per_second)
         log = LogContext(ladders, window, partitions, checkpoint_every)
         options = PartOptions(shards, rows_per_part, threshold)
@@ -117,8 +115,7 @@ class Estimator:
     def _forget_everything(self) -> None:
         self._admission.forget()
         self._inputs = self._admission.inputs
-        self._oversize: OversizeRound | None = None
-        """The oversize round in progress."""
+        self._oversize: OversizeRound | None = None  # The oversize round in progress.
         self._backlog = Backlog(self._wave_players)
         self._agreement.forget()
         self._belief_cache.clear()
@@ -128,8 +125,7 @@ class Estimator:
         """The waves that were sent and not yet seen applied."""
         self._backoff = progress.PollBackoff(self._idle_s)
         self._may_find_wave = True
-        """Whether a wave may be found now, because something changed since the candidates were last
-        examined."""
+        """Whether something has changed since the candidates were last examined."""
 
     def run(self) -> ports.Step[NoReturn]:
         """Run steps 1 to 7 forever."""
@@ -331,8 +327,7 @@ class Estimator:
             self._backoff.waited()
 
     def _read_wave(self, wave: PendingRounds) -> ports.Step[PriorsRead]:
-        """Read the priors of a wave's players, from the cache where possible and else from the
-        store."""
+        """Read the priors of a wave's players, from the cache if possible, else from the store."""
         read = self._prior_reader.read_with_cache(
             wave, self._belief_cache, self._progress, self._until_s, self._now_s
         )
@@ -367,14 +362,12 @@ class Estimator:
         return estimation.estimate(pending, priors, ratings, self._shards, seasons)
 
     def _resume(self, resumed: PendingRounds) -> ports.Step[None]:
-        """Finish rounds that were already sent: their parts are in the log, before its present
-        end."""
+        """Finish rounds that were sent before: their parts are in the log, before its end now."""
         self._was_sent(resumed, dict(enumerate((yield from ports.shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
     def _was_sent(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
-        """Finish rounds that are wholly sent. Their parts are pending for their players up to these
-        ends."""
+        """Finish rounds that are wholly sent, whose parts are pending up to these ends."""
         self._in_flight.sent(part_ends, estimation.fingerprints_by_shard(pending), self._now_s)
         self._done_with(pending)
 

@@ -1,5 +1,4 @@
-"""The state of one owned partition of `round-completed`: the records that were read, and the
-offsets that may be committed."""
+"""One owned partition of `round-completed`: the records read, and the offsets to commit."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,8 +33,7 @@ class InputPartition:
         """The offsets that were read and not committed, in order."""
         self._checksums: deque[int | None] = deque()
         """The checksums of the records at these offsets; None where one was damaged."""
-        self._finished: set[int] = set()
-        """The unfinished offsets for which nothing is left to do."""
+        self._finished: set[int] = set()  # The unfinished offsets for which nothing is left to do.
         self._rejections: dict[int, list[ports.Rejection]] = {}
         """The rejections, by the offset with which they are committed."""
         self.rejected_bytes = 0
@@ -87,8 +85,7 @@ class InputPartition:
         return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
 
     def finished_prefix(self, offsets: Sequence[int]) -> int:
-        """The length of the longest prefix of `offsets` for which all other records before its last
-        offset are finished."""
+        """How many of `offsets` form a prefix before whose last one all others are finished."""
         count = 0
         for offset in self._unfinished:
             if count < len(offsets) and offset == offsets[count]:

@@ -40,18 +40,14 @@ class OversizeRound:
     """An oversize round in progress, cut into pieces of at most `piece_players` players."""
 
     def __init__(self, whole: PendingRounds, piece_players: int, progress: Progress) -> None:
-        self.whole = whole
-        """The oversize round, as pending rounds of length one."""
+        self.whole = whole  # The oversize round, as pending rounds of length one.
         self._progress = progress
         self._starts = range(0, whole.count, piece_players)
-        self._priors: list[Table] = []
-        """The priors of each piece that was read."""
+        self._priors: list[Table] = []  # The priors of each piece that was read.
         self.was_sent_before = False
         """Whether a belief shows that some worker has sent the whole round before."""
-        self._rows: Part | None = None
-        """All rows of the round; None until they are estimated."""
-        self._sent = 0
-        """The number of acknowledged pieces."""
+        self._rows: Part | None = None  # All rows of the round; None until they are estimated.
+        self._sent = 0  # The number of acknowledged pieces.
         self._in_flight = InFlightWindow(progress)
 
     @property

@@ -44,16 +44,13 @@ class PriorsRead(NamedTuple):
 
 
 class PriorReader:
-    """Reads priors for one estimator. It reports shards that are refused, and shards that are
-    readable again."""
+    """Reads priors for one estimator. Reports shards that are refused, or readable again."""
 
     def __init__(self, shards: int, observer: Observer) -> None:
         self._shards = shards
         self._observer = observer
-        self._refused: set[int] = set()
-        """The shards whose beliefs could not be read the last time."""
-        self._positions_s = -math.inf
-        """When positions were last read, monotonic seconds."""
+        self._refused: set[int] = set()  # The shards whose beliefs could not be read the last time.
+        self._positions_s = -math.inf  # When positions were last read, monotonic seconds.
 
     def read(
         self, pending: PendingRounds, progress: Progress, refused_until_s: float
@@ -99,8 +96,7 @@ class PriorReader:
     def _read_missing(
         self, found: "_FoundPriors", rows: Mapping[int, Ints], progress: Progress
     ) -> Step[None]:
-        """Read the records of the players in these rows, by shard, and the positions of all shards
-        where they may have moved."""
+        """Read the records of these rows, by shard, and all positions that may have moved."""
         to_read = dict.fromkeys(progress.shards_to_read(), NO_PLAYERS)
         if rows:
             players = found.pending.rounds.players()

@@ -228,8 +228,7 @@ def decode_seeds(
 
 
 def read(data: bytes, kernel: int) -> BeliefPart | None:
-    """Decode the correction part or seed part in a message; None if it is neither. Raises
-    UnknownPart."""
+    """The correction part or seed part in a message; None if it is neither. Raises UnknownPart."""
     if is_correction(data):
         return decode_correction(data, kernel)
     return decode_seeds(data, kernel) if is_seeded(data) else None
@@ -249,8 +248,7 @@ def _decoded(
 
 
 def _check(message: _SeedMessage) -> None:
-    """Check that the columns have the right lengths and that each row has a record. Raises
-    UnknownPart."""
+    """Raise UnknownPart if a column has another length, or a row no record."""
     if message.kind not in SEEDS:
         raise UnknownPart(f"seed part: of kind {message.kind!r}")
     rows = len(message.players)

@@ -62,8 +62,7 @@ class Rows:
     data: Bytes  # The bytes of the messages, which contain the strings of all columns.
     rules: list[RatingRule]  # The distinct rules of all rounds.
     rounds: Ints
-    """(ROUND, R) the values that `unpacking` finds for each round. RULE is an index into
-    `rules`."""
+    """(ROUND, R) the values of `unpacking` for each round. RULE is an index into `rules`."""
     columns: Ints  # (ROW, n) the values that `unpacking` finds for each row.
     evidence: Evidence  # (n, 4) the evidence, with the columns of Wave's Evidence.
     fingerprints: Fingerprints
@@ -119,8 +118,7 @@ class Rows:
 
     @property
     def completed_at(self) -> tuple[StringColumn, Ints]:
-        """The distinct times of completion, as reported, and (R,) the index of each round's time
-        among them."""
+        """The distinct times of completion, as reported, and (R,) the index of each round's."""
         return distinct(StringColumn(self.data, *self.rounds[AT : AT_END + 1]))
 
     def take(self, rows: Ints) -> "Rows":
@@ -142,8 +140,7 @@ class PartView:
     last: int  # The index after the part's last row.
     shards: int = 0  # The number of shards that the part was cut for; 0: unknown.
     home: int = unpacking.NOWHERE
-    """The shard that all players of the part belong to; NOWHERE: unknown, or the players belong to
-    several shards."""
+    """The shard that all players of the part belong to; NOWHERE: unknown, or several."""
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -168,8 +165,7 @@ def _text(rows: Rows, column: int, r: int) -> str:
 
 
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
-    """Decode the part in each message. The result is None for a message that only `read` can decode
-    or refuse."""
+    """Decode the part in each message; None where only `read` can decode or refuse it."""
     return [each for group in runs(messages, TOGETHER_BYTES) for each in _read(group, kernel)]
 
 

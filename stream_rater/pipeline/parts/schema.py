@@ -114,8 +114,7 @@ class Part:
     evidence: Evidence  # (n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence.
     names: StringColumn  # (n,) the ids of the players, as a column.
     shards: int = 0
-    """The number of shards when the part was cut; 0: unknown, because an older release made the
-    part."""
+    """The number of shards when it was cut; 0: unknown, as an older release made it."""
 
     @property
     def players(self) -> Sequence[str]:

@@ -112,8 +112,7 @@ def _takes(part: SeedPart, before: Table) -> Flags:
 
 
 def last_published(part: BeliefPart, before: Table) -> tuple[Table, Table]:
-    """(n,) the mu and (n,) the sigma that were last published of players with the belief headers
-    `before`."""
+    """(n,) mu and (n,) sigma as last published, of players with the belief headers `before`."""
     mu = np.where(before["untold"] != 0, before["previous_mu"], before["mu"])
     sigma = np.where(before["untold"] != 0, before["previous_sigma"], before["sigma"])
     new = before["version"] == 0

@@ -36,8 +36,7 @@ from stream_rater.rating.model import Beliefs, Evidence, Table, newcomers
 from stream_rater.rating.stages import RatingRule
 
 EARLIER = np.dtype([("mu", "<f4"), ("sigma", "<f4")])
-"""The belief before an earlier row. The values are exact, since beliefs store these numbers as
-float32."""
+"""The belief before an earlier row. The values are exact: beliefs store them as float32."""
 
 SHOWN = np.dtype([("row", "<u4"), ("mu", "<f4"), ("sigma", "<f4")])
 """The mu and sigma that were last published before a row. `row` is its index among the fresh rows.
@@ -356,8 +355,7 @@ def at_first_rows(shown: Table, which: Ints, nth: Ints) -> Table:
 
 
 def as_published(header: Table, shown: Table) -> Table:
-    """(n,) the headers after an update as events publish them. The SHOWN values replace the
-    previous mu and sigma."""
+    """(n,) the headers as published: the SHOWN values replace the previous mu and sigma."""
     if not len(shown):
         return header
     published = header.copy()

@@ -35,8 +35,7 @@ class ShardEvents(NamedTuple):
 
     shard: int
     data: bytes
-    """The key, event id and value of each event in turn. It may contain the events of other shards,
-    too."""
+    """The key, event id and value of each event in turn, perhaps with other shards' events."""
     start: int  # The index in `data` of the first event.
     ends: Ints  # (3n,) the index in `data` after each key, event id and value.
     times: Sequence[RoundTime]
@@ -66,8 +65,7 @@ class Events(Collection[Event]):
     """
 
     def __init__(self, runs: Iterable[ShardEvents] = ()) -> None:
-        self.runs = tuple(runs)
-        """The events of each call and shard, still encoded."""
+        self.runs = tuple(runs)  # The events of each call and shard, still encoded.
 
     @classmethod
     def of(cls, shard: int, events: Sequence[Event]) -> "Events":

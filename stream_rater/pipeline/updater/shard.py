@@ -32,17 +32,14 @@ from stream_rater.pipeline.same_history import REBUILD
 
 @dataclass(frozen=True, slots=True)
 class QueuedPart:
-    """A part that was read and waits to be applied. It is empty if its record does not contain a
-    part."""
+    """A part that was read and waits to be applied; empty if its record does not contain one."""
 
     offset: int  # The offset of its record.
     checksum: int  # The checksum of its record.
     part: PartView = decoder.NO_ROWS
-    """The part, if it is a part of rounds; its length is its number of rows. No player has two rows
-    in it."""
+    """The part of rounds, if it is one; no player has two rows in it."""
     given: BeliefPart | None = None
-    """The part, if it is a correction part or a seed part, which is applied in a call of its
-    own."""
+    """The correction part or seed part, if it is one: it is applied in a call of its own."""
 
     def __len__(self) -> int:
         return len(self.part if self.given is None else self.given)
@@ -340,8 +337,7 @@ def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> 
 
 
 def last_calls(shards: Mapping[int, Shard]) -> dict[int, ShardBatch]:
-    """Step 11: one batch for each shard with an unsettled last call, with the parts of that
-    call."""
+    """Step 11: a batch for each shard with an unsettled last call, with the parts of that call."""
     taken = ((number, shard.last_call()) for number, shard in shards.items())
     return {number: ShardBatch({number: parts}) for number, parts in taken if parts}
 
@@ -366,8 +362,7 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
-    """The traced rounds in these batches, by shard. A round with several parts in a shard is listed
-    once for each part."""
+    """The traced rounds in these batches, by shard, once for each part in it."""
     for batch in batches:
         for shard, parts in batch.parts.items():
             for queued in parts:

@@ -91,8 +91,7 @@ READ_AHEAD = 4
 
 
 OpenShard = Callable[[ports.StoredShard, int, int], Shard]
-"""A function that makes a shard from its stored state, its committed offset and the number of
-shards."""
+"""Makes a shard from its stored state, its committed offset and the number of shards."""
 
 
 class Updater:
@@ -362,8 +361,7 @@ class Updater:
     def _compute(
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
-        """Compute a batch's changes. If a belief cannot be decoded, only its own shard is
-        refused."""
+        """Compute a batch's changes. An undecodable belief gets only its own shard refused."""
         if not batch.parts:
             return {}
         compute = compute_changes if batch.given is None else compute_given
