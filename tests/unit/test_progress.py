@@ -10,7 +10,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator import progress as module
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES
+from stream_rater.pipeline.estimator.priors import CACHE_BYTES
 from stream_rater.pipeline.estimator.progress import (
     BUSY_S,
     FEW_ROUNDS,

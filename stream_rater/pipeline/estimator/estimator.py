@@ -22,7 +22,7 @@ of the protocol.
    is cached.
 6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
    pending for its players until they are seen applied. The players' new beliefs are computed and
-   cached (`belief_cache`) until the player's next round, seed or reset, a correction of the ladder,
+   cached (`priors`) until the player's next round, seed or reset, a correction of the ladder,
    a lost or gained partition, or a failure. A shard with many rows in flight is full: no round of
    its players is sent until some are seen applied.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
@@ -47,10 +47,15 @@ from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOpt
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.estimator import admission, estimation, input_partition, progress
 from stream_rater.pipeline.estimator.backlog import Backlog
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
-from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions
+from stream_rater.pipeline.estimator.priors import (
+    CACHE_BYTES,
+    BeliefCache,
+    PriorReader,
+    PriorsRead,
+    read_positions,
+)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import NotedCorrections

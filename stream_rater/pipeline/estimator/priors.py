@@ -1,22 +1,34 @@
 """Reads the priors of rounds and decides which of them count (steps 4 and 5).
 
-A player whose belief is cached (`belief_cache`) is not read. Of all others the whole records are
-read, from which the beliefs after the round are computed. If a belief in a shard cannot be read,
-the shard is refused for some seconds, and rounds with a player in it wait.
+A player whose belief is cached is not read. Of all others the whole records are read, from which
+the beliefs after the round are computed. If a belief in a shard cannot be read, the shard is
+refused for some seconds, and rounds with a player in it wait.
+
+All rounds of a ladder pass through one estimator, and a belief is rated nowhere else. So once all
+parts of a round are acknowledged, the estimator knows the records that the store will have: it
+computes stage 2 by the same kernels, from the records before the round, and caches them as the
+store has them, before the draw of any later season. A round whose players' beliefs are cached needs
+no answer of the store, and does not wait for the updaters.
+
+A record is dropped with any doubt whether it is of the player's last round: with the player's next
+round, seed or reset, with all others of the ladder when a correction is finished, with all when a
+partition is lost or gained, and with all after a failure. The table may also drop any record for
+want of room. Then the player waits for the pending part, as if nothing had been cached.
 """
 
 import math
 from collections.abc import Collection, Mapping
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import RecordColumn
-from stream_rater.columns.player_map import shards_in
+from stream_rater.columns.player_map import Fingerprints, shards_in
+from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.belief_cache import BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
@@ -28,6 +40,71 @@ from stream_rater.rating.record import UnknownRecord
 POSITIONS_EVERY_S = 0.02
 """While all players of each wave are cached, the positions of the shards are read this often. They
 say which rows are in flight no more."""
+
+CACHE_BYTES = 64 * 2**20  # The default memory of the cache: room for some 350,000 records.
+
+
+class BeliefCache:
+    """The newest records of the players of one estimator, in at most `most_bytes` of memory."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._table = RecordTable(most_bytes)
+        self._owners: dict[str, int] = {}
+        """The owner number of each ladder. A number is never used again."""
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether there is too little memory to cache anything."""
+        return self._table.is_off
+
+    def may_contain(self, players: Fingerprints) -> Flags:
+        """(P,) whether a record is cached for a player with this fingerprint."""
+        return self._table.may_contain(players)
+
+    def find(self, pending: PendingRounds) -> tuple[Flags, StringColumn]:
+        """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of the
+        records; an empty string stands for one that is not. Ladders and ids are compared, not
+        fingerprints alone."""
+        owners, names = self._owners_of(pending), pending.rounds.names
+        return self._table.find(owners, names, pending.fingerprints)
+
+    @property
+    def bytes_used(self) -> int:
+        """The memory of the records."""
+        return self._table.bytes_used
+
+    def put(self, sent: PendingRounds, records: StringColumn) -> int:
+        """Cache the (P,) records of the players of these rounds. Returns how many it evicted."""
+        before = self._table.evictions
+        self._table.put(self._owners_of(sent), sent.rounds.names, sent.fingerprints, records)
+        return self._table.evictions - before
+
+    def drop(self, players: Fingerprints) -> None:
+        """Drop the records of the players with these fingerprints."""
+        self._table.forget(players)
+
+    def drop_ladder(self, ladder: str) -> None:
+        """Drop the records of all players of a ladder."""
+        owner = self._owners.pop(ladder, None)
+        if owner is not None:
+            self._table.forget_owner(owner)
+
+    def clear(self) -> None:
+        """Drop all records."""
+        self._owners.clear()
+        if len(self._table):  # else memory would be taken that may never be used
+            self._table.clear()
+
+    def _owners_of(self, pending: PendingRounds) -> Ints:
+        """(P,) the owner number of each player's ladder."""
+        ladders = [head.ladder for head in pending.rounds.heads]
+        for ladder in set(ladders) - self._owners.keys():
+            self._owners[ladder] = next(self._numbers)
+        return pending.for_each_player(np.array([self._owners[e] for e in ladders], np.int64))
 
 
 class PriorsRead(NamedTuple):
@@ -55,10 +132,8 @@ class PriorReader:
     def read(
         self, pending: PendingRounds, progress: Progress, refused_until_s: float
     ) -> Step[PriorsRead]:
-        """Read the headers of all priors of the rounds' players from the store.
-
-        A shard whose headers cannot be read is refused until `refused_until_s`.
-        """
+        """Read the headers of all priors of the rounds' players from the store. A shard whose
+        headers cannot be read is refused until `refused_until_s`."""
         order, cuts = pending.by_shard
         players = pending.rounds.players().take(order)
         read = yield from ask(ReadPriors({shard: players[where] for shard, where in cuts}))
