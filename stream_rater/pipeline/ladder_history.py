@@ -215,9 +215,9 @@ class LadderLog:
     def _restate(
         self, ladder: str, chunk: Sequence[RecordedCorrection], event: LadderEvent
     ) -> None:
-        """Add one event of a series that restates a ladder's corrections. It does not count unless
-        all earlier events of its series were read. If they were not, a rebuild was stopped between
-        them, or Kafka has the event twice."""
+        """Add one event of a series that restates a ladder's corrections. It counts if all earlier
+        events of its series were read: else a rebuild was stopped between them, or Kafka has it
+        twice."""
         pieces = self._restated.setdefault(ladder, []) if event.number else []
         if event.number != len(pieces):
             return

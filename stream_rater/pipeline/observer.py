@@ -65,9 +65,9 @@ class Observer:
     def beliefs_applied(
         self, shard: int, end: int, applied: int, repeated: int, *, refilled: bool
     ) -> None:
-        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief, and
-        `repeated` rows were ignored. `refilled`: the store had lost these rows, and their events
-        were already published."""
+        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief,
+        `repeated` rows were ignored. `refilled`: the store had lost these rows, whose events are
+        published."""
 
     def seeds_without_effect(self, shard: int, end: int, rows: int) -> None:
         """Among the rows of a seed part before offset `end` of a shard, this many changed nothing:

@@ -147,9 +147,8 @@ class Poll(Effect[Polled]):
 
     timeout_s: float
     no_fetch: bool = False
-    """Fetch no records, and ask for changes of ownership only: the machine already has as many as
-    it wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
-    time-out."""
+    """Fetch no records, but ask for changes of ownership: the machine has as many as it wants, or
+    pauses after a failure. Unless ownership changes, such a poll lasts the whole time-out."""
     paused: frozenset[int] = frozenset()  # Partitions to pause.
     gather_s: float = 0.0  # Seconds to wait for more records after the first one.
     enough: int = POLL_RECORDS  # The number of records at which the poll stops waiting for more.
@@ -291,9 +290,9 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
-    """Write to the log how each ladder is rated, unless a ladder event says so already. If several
-    workers write such an event for one ladder, the first counts (`ladder_history`). Returns, by
-    ladder, the history by which rounds may be rated now."""
+    """Write to the log how each ladder is rated, unless a ladder event says so already; the first
+    of several counts (`ladder_history`). Returns the history by which rounds may be rated now, by
+    ladder."""
 
     histories: Mapping[str, Sequence[str]]
     only_read: Container[str] = ()  # The ladders about which nothing is written.
@@ -316,9 +315,9 @@ class Rejection:
     ladder: str = ""
     round_id: str = ""  # The ladder and the round id, as far as they could be read.
     decided_at: int | None = None
-    """The offset of the later record with which the rejection is committed: for a batched
-    correction the `corrections-applied` that validated it. None: it is committed with the record's
-    own offset."""
+    """The offset of the later record with which the rejection is committed: the
+    `corrections-applied` that validated a batched correction. None: it is committed with the
+    record's own."""
 
     @property
     def next_offset(self) -> int:
@@ -373,9 +372,8 @@ class Position:
     the mu and sigma before each fresh row that is not its player's last one; and the last published
     mu and sigma of beliefs that were unannounced (`changes`)."""
     epoch: bytes = b""
-    """A random value that the last rebuild chose; empty before the first rebuild. It is needed
-    because a rebuild may leave `applied` unchanged, and a belief that was read before the rebuild
-    must not be written after it."""
+    """A random value that the last rebuild chose; empty before any. A rebuild may leave `applied`
+    unchanged, and a belief that was read before it must not be written after it."""
     tail: int | None = None
     """The checksum of the last record before `applied` (`contract.record`), which shows whether the
     store and the log are of the same history. None: unknown, or an older release wrote last."""
@@ -426,15 +424,13 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
-    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` or
-    epoch had another value; nothing was written to it. It is also False for a shard that became
-    VANISHED."""
+    """Write to each shard by compare-and-set. False for a shard whose `applied` or epoch had
+    another value, so that nothing was written to it, and for one that became VANISHED."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)
     """The events that the next Publish will send if the call succeeds. The driver may begin their
-    transaction while this call runs; no consumer sees them before the transaction commits. Any
-    effect other than Publish aborts the transaction."""
+    transaction meanwhile; no consumer sees them before it commits. Any other effect aborts it."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -450,9 +446,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Publish(Effect[None]):
-    """Publish events and commit the shards' offsets in one transaction. If a driver began a
-    transaction with the events of an Apply, it goes on with that transaction only if these events
-    are equal (`Events.__eq__`: the same calls of the same shards). Otherwise it aborts it."""
+    """Publish events and commit the shards' offsets in one transaction: the one that the driver
+    began with the events of an Apply, if these are equal (`Events.__eq__`: the same calls of the
+    same shards). Otherwise that one is aborted."""
 
     events: Collection[Event]
     offsets: Mapping[int, int]
@@ -499,9 +495,8 @@ class NotedCorrections(Effect[CorrectionsByLadder]):
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain(Effect[Sequence[Record]]):
-    """Read records of a partition of `round-completed` from `first` to before `end`, in order.
-    Returns as many as one fetch delivers, and at least one if there is any. An empty result means
-    that there is none."""
+    """Read records of a partition of `round-completed` from `first` to before `end`, in order: as
+    many as one fetch delivers, and at least one if there is any."""
 
     partition: int
     first: int

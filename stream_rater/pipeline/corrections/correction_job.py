@@ -291,9 +291,8 @@ class CorrectionJob:
         self.ahead |= ahead.rejections
 
     def _ahead_from(self, first: int) -> validation.Lookahead:
-        """The queues that can be validated in a pass that reads from this offset on. Queues of
-        other ladders need a pass from the log's start, because those ladders have their own
-        checkpoints."""
+        """The queues that can be validated in a pass from this offset on. Those of other ladders,
+        which have their own checkpoints, need a pass from the log's start."""
         all_ladders = self._starting_point.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
         ahead = validation.Lookahead(queues, self._validator_for, self._log, self._make_ahead)

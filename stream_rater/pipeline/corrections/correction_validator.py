@@ -129,9 +129,8 @@ class CorrectionValidator:
         base: Base | None = None, base_places: Collection[RecordPlace] = (),
     ) -> None:  # fmt: skip
         """`before`: the corrections that were accepted before, in that order. `to_validate`: all
-        other corrections that will be validated. `base`: what is known of the rounds before
-        `first`, if the pass begins at that offset; `base_places` has the places of the corrections
-        that the base includes."""
+        others that will be validated. `base`: what is known of the rounds before `first`, where the
+        pass begins, and `base_places`: the places of the corrections in it."""
         before = list(before)
         corrections = [*(correction_of(each) for each in before), *to_validate]
         self.ledger = Ledger(corrections, decoder.read, base)
@@ -192,9 +191,9 @@ class CorrectionValidator:
         return own, correction
 
     def validate(self, each: QueuedCorrection) -> Steps[int | Invalid | None]:
-        """Validate a correction. Returns why it is rejected, or the offset of the first round that
-        it changes, or None if it changes no round. `reach` must have received all corrections that
-        were applied before. Raises NeedsEarlierRounds, or LadderEventsMismatch."""
+        """Returns why a correction is rejected, or the offset of the first round that it changes;
+        None: none. `reach` must have received all corrections that were applied before. Raises
+        NeedsEarlierRounds, or LadderEventsMismatch."""
         for recorded in chain.from_iterable(self._due.values()):  # the log has no correction there
             raise LadderEventsMismatch(correction_of(recorded).ladder, recorded.offset)
         verdict: int | Invalid | None
@@ -243,9 +242,7 @@ class CorrectionQueue(NamedTuple):
 
 class QueueLookahead:
     """Validates the corrections of a queue, in a pass through the log that is made for one of them.
-
-    Only rejections are useful: an accepted correction needs a pass of its own to be applied.
-    """
+    Only rejections are useful: an accepted correction needs a pass of its own."""
 
     def __init__(
         self, queue: CorrectionQueue, validator: CorrectionValidator, log: LogContext

@@ -79,9 +79,8 @@ class Work:
         correction, place = queued.correction, queued.record.offset
         applied = isinstance(correction, CorrectionsApplied)
         self._refusal = log.rejection(queued)
-        """Why the ladder accepts no corrections; None if it accepts them. This is decided now, when
-        all workers agree on the ladders file at this offset, and not when the correction is
-        polled."""
+        """Why the ladder accepts no corrections; None if it does. It is decided now, when all
+        workers agree on the ladders file at this offset, and not when the correction is polled."""
         self.job = make_job(
             correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),

@@ -27,8 +27,6 @@ from msgspec import structs
 
 from stream_rater.columns import player_map
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.contract.corrections import Correction
-from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_validator import (
     CorrectionQueue,
     LogContext,
@@ -52,7 +50,6 @@ from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import CorrectionsByLadder, Step
 from stream_rater.rating import stages
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
-from stream_rater.rounds.seed_records import Seed
 
 Queued = QueuedCorrection | QueuedSeed
 """A record of `round-completed` that is not a round, in a queue."""
@@ -106,15 +103,8 @@ class Corrections:
             self._current_work.pop(partition, None)
             self._verdicts.pop(partition, None)
 
-    def enqueue(self, record: Record, correction: Correction) -> None:
-        """Add a correction that was polled."""
-        self._enqueue(QueuedCorrection(record, correction))
-
-    def enqueue_seed(self, seed: Seed) -> None:
-        """Add a seed or a reset that was polled."""
-        self._enqueue(QueuedSeed(seed))
-
-    def _enqueue(self, queued: Queued) -> None:
+    def enqueue(self, queued: Queued) -> None:
+        """Add a correction, a seed or a reset that was polled."""
         self._queues.setdefault(queued.partition, deque()).append(queued)
         self._offsets.setdefault(queued.ladder, deque()).append(queued.offset)
         self._deferred.setdefault(queued.ladder, deque())

@@ -37,9 +37,8 @@ def correction_of(recorded: RecordedCorrection) -> Correction:
 
 
 def recorded_correction(offset: int, correction: Correction, at: int) -> RecordedCorrection:
-    """Make the ladder event of a correction whose record is at `offset`. It has everything that
-    later rounds are rated by, and no field of unlimited length. `at`: the offset at which the
-    correction was applied; -1 while it waits."""
+    """Make the ladder event of a correction whose record is at `offset`, with what later rounds are
+    rated by, and no field of unlimited length. `at`: where it was applied; -1 while it waits."""
     correction = msgspec.structs.replace(correction, reason="", event_type="")
     if isinstance(correction, RoundAmended):
         correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)

@@ -94,10 +94,9 @@ class LadderCheckpoints:
         return pieces
 
     def due(self, first: int, end: int, every: int, places: tuple[RecordPlace, ...]) -> list[int]:
-        """The offsets at which a pass from `first` to before `end` makes checkpoints, in rising
-        order. They are the offsets of those checkpoints whose corrections are not exactly the ones
-        at these places. `end` is included if the last checkpoint is at least `every` records before
-        it."""
+        """The rising offsets at which a pass from `first` to before `end` makes checkpoints: those
+        of the checkpoints with other corrections than these places, and `end` if the last
+        checkpoint is at least `every` records before it."""
         between = [each for each in self.heads if first < each.offset < end]
         offsets = {each.offset for each in between if each.corrections != places}
         if end - max(offsets | {first}) >= every:
@@ -105,10 +104,9 @@ class LadderCheckpoints:
         return sorted(offsets)
 
     def write(self, head: CheckpointHead, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
-        """Write a checkpoint of this pool and these ids, and delete the checkpoints that it
-        replaces. Returns the number of its players; None if it could not be written. `end`: the end
-        of the pass, from which the distances of checkpoints are measured. Yields effects, and None
-        wherever it may pause."""
+        """Write a checkpoint of this pool and these ids, and delete those that it replaces. Returns
+        the number of its players; None if it could not be written. `end`: the end of the pass, from
+        which distances are measured."""
         if not self._writable:
             return None
         rows, found = pool.played(), checkpoint.encoded_ids(ids)

@@ -146,9 +146,8 @@ def fingerprints_by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
 
 
 def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
-    """(P,) the headers of the rounds' players, decoded from the headers that were read from each
-    shard; and, by shard, the reason why its headers cannot be decoded. The headers of such a shard
-    are zeros here."""
+    """(P,) the headers of the rounds' players, as read from each shard; and, by shard, why its
+    headers cannot be decoded. Those of such a shard are zeros here."""
     order, cuts = pending.by_shard
     encoded = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
@@ -220,9 +219,8 @@ def estimate(
     seasons: SeasonsOf = no_seasons,
 ) -> Part:  # fmt: skip
     """Estimate the rounds. Returns all rows as one part, to be cut for `shards` shards. `priors`
-    are (P,) in the order of the rows; they are overwritten by the priors that stage 1 sees.
-    `ratings` is indexed by the number of a configuration; `seasons` returns the seasons that
-    started before a round. Raises UnratedRound."""
+    (P,) in the order of the rows are overwritten by those that stage 1 sees. `ratings` is indexed
+    by the number of a configuration. Raises UnratedRound."""
     rule_keys, rule = _rule_keys(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
@@ -312,8 +310,8 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
 
 def posteriors(part: Part, pending: PendingRounds, beliefs: Beliefs) -> StringColumn:
     """(P,) the belief records that the store will have for the rounds' players, once it has applied
-    the part. `beliefs` (P,) are those before the part, and are overwritten; a belief that already
-    includes its round stays as it is. Raises Unrecordable."""
+    the part. `beliefs` (P,), those before it, are overwritten, but not where they include the
+    round. Raises Unrecordable."""
     rule = pending.for_each_player([each.rule for each in part.rounds])
     offset = pending.for_each_player(pending.offsets)
     time = pending.for_each_player(pending.rounds.time)

@@ -72,10 +72,8 @@ REFUSED_S = 5.0
 
 
 class Estimator:
-    """Owns some of the `partitions` of `round-completed`. Drive it with `run()`.
-
-    Tests derive mutants from it, each of which overrides one method. So some methods are small.
-    """
+    """Owns some of the `partitions` of `round-completed`. A driver runs it by `run()`. Tests derive
+    mutants from it, each of which overrides one method. So some methods are small."""
 
     def __init__(
         self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
@@ -87,8 +85,8 @@ class Estimator:
         make_corrections: admission.MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
         """`cache_bytes` bounds the memory of the cached beliefs; 0: none are cached.
-        `rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
-        `most_rows_of` says."""
+        `rows_in_flight` bounds the rows of a shard in parts not seen applied; 0: as `most_rows_of`
+        says."""
         self._agreement = admission.Agreement(ladders)
         self._shards = shards
         self._rows_in_flight = rows_in_flight or progress.most_rows_of(shards)
@@ -229,9 +227,8 @@ class Estimator:
 
     @property
     def _paused(self) -> frozenset[int]:
-        """The partitions from which nothing is read now: too many of their records were rejected,
-        or too many of their records, players or rows of seeds wait, or too many bytes of their
-        rejected records. Other partitions go on."""
+        """The partitions from which nothing is read now: too many records were rejected, or too
+        many records, players, rows of seeds or bytes of rejected records wait. Others go on."""
         most = progress.READ_AHEAD * self._wave_players
         paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
         paused |= {p for p, source in self._inputs.items() if len(source) > most}
@@ -243,16 +240,14 @@ class Estimator:
 
     def _report_behind(self, opened: frozenset[int], *, idle: Collection[int]) -> None:
         """Report which partitions are being read back up to their committed offsets: those just
-        opened, and all others that are not there yet. `idle` are those that had no record in a
-        poll."""
+        `opened`, and others that are not there yet. `idle` ones had no record in a poll."""
         reading_back = {
             p for p, source in self._inputs.items() if source.is_reading_back(idle=p in idle)
         }
         self._observer.reading_back(opened | reading_back)
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        """Drop partitions. The pending parts of their players stay, because they do not depend on
-        which worker owns the partitions."""
+        """Drop partitions. The pending parts of their players stay, whoever owns them now."""
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
@@ -288,8 +283,8 @@ class Estimator:
         return self._progress.ready(players, sizes, self._belief_cache.may_contain(players))
 
     def _eligible(self, tickets: Ints) -> Ints:
-        """Return those of these tickets that may be in a wave. If an oversize round is among them
-        and none is in progress, begin it."""
+        """Return those of these tickets that may be in a wave. Begin an oversize round among them,
+        if none is in progress."""
         if not self._backlog.oversize and self._agreement.is_full:
             return tickets
         large = self._backlog.sizes(tickets) > self._wave_players
@@ -338,10 +333,6 @@ class Estimator:
         )
         return (yield from read)
 
-    def _read_piece(self, piece: PendingRounds) -> ports.Step[PriorsRead]:
-        """Read the priors of a piece's players from the store."""
-        return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
-
     def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> ports.Step[None]:
         """Estimate and send rounds. `rows` are the rows of their players in `read`."""
         with self._observer.working_on(estimation.traced(ready)):
@@ -353,8 +344,8 @@ class Estimator:
         self._observer.rounds_sent(len(ready), ready.count)
 
     def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
-        """Cache the beliefs after these rounds, all of whose parts are acknowledged. `beliefs` (P,)
-        are those of the rounds' players before them; None if they were not read."""
+        """Cache the beliefs after these rounds, which are sent. `beliefs` (P,) are those before
+        them; None if they were not read."""
         if beliefs is None:
             return
         with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
@@ -378,7 +369,7 @@ class Estimator:
 
     def _done_with(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. The cached beliefs of their
-        players are dropped, because they are from before these rounds."""
+        players, from before them, are dropped."""
         self._belief_cache.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
@@ -394,7 +385,9 @@ class Estimator:
         if done and oversize.is_read:
             yield from oversize.send(self._rows_per_part)
         elif done:
-            yield from oversize.read(self._read_piece, self._estimate, self._observer)
+            piece = oversize.next_piece()
+            read = yield from self._prior_reader.read(piece, self._progress, self._until_s)
+            oversize.take(piece, read, self._estimate, self._observer)
         if not done or oversize.was_sent_before or oversize.is_sent:
             self._oversize = None
         if oversize.was_sent_before:

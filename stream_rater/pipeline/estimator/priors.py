@@ -66,9 +66,8 @@ class BeliefCache:
         return self._table.may_contain(players)
 
     def find(self, pending: PendingRounds) -> tuple[Flags, StringColumn]:
-        """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of the
-        records; an empty string stands for one that is not. Ladders and ids are compared, not
-        fingerprints alone."""
+        """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of
+        them, else empty strings. Ladders and ids are compared, not fingerprints alone."""
         owners, names = self._owners_of(pending), pending.rounds.names
         return self._table.find(owners, names, pending.fingerprints)
 
@@ -227,9 +226,8 @@ class _FoundPriors:
         self._size += len(strings.data)
 
     def decoded(self) -> tuple[Beliefs, dict[int, str]]:
-        """(P,) the beliefs, and, by shard, the reason why its beliefs cannot be decoded. The
-        players of such a shard seem to have no belief, and the players without one seem to have
-        played no round."""
+        """(P,) the beliefs, and, by shard, why its beliefs cannot be decoded. Their players seem to
+        have no belief, and players without one seem to have played no round."""
         unreadable = dict[int, str]()
         strings = StringColumn(np.concatenate(self._data), self._starts, self._ends)
         records = RecordColumn(strings, self._is_present)

@@ -114,9 +114,9 @@ class Progress:
         return found
 
     def ready(self, players: Fingerprints, sizes: Ints, cached: Flags | None = None) -> Flags:
-        """(R,) for each round, whether the priors of all its players would count, as far as is
-        known. `sizes` has the number of players of each round. `cached` (P,) says which players
-        have a cached belief; their pending parts do not count."""
+        """(R,) whether the priors of all players of each round would count, as far as is known.
+        `sizes`: the players of each round. `cached` (P,): who has a cached belief, so that pending
+        parts do not count."""
         if not len(sizes):
             return np.empty(0, np.bool_)
         blocked = self.has_pending_part(players)
@@ -228,9 +228,8 @@ progress. The store is busy for longer than that, and polling slows it."""
 GATHER_S = 0.015
 
 FEW_ROUNDS, MANY_PLAYERS = 8, 2000
-"""Waves with at most FEW_ROUNDS rounds come rarely enough, and a wave with at least MANY_PLAYERS
-players is large enough. After any other wave, the next poll gathers records for GATHER_S
-seconds."""
+"""Waves of at most FEW_ROUNDS rounds come rarely enough, and one of at least MANY_PLAYERS players
+is large enough. After any other wave, the next poll gathers records for GATHER_S seconds."""
 
 MANY_WAIT = 0.25
 """If at least this share of the players of a wave waits in other rounds, the next wave follows at
@@ -238,13 +237,12 @@ once. A few rounds that wait are not worth a wave of their own."""
 
 READ_AHEAD = 4
 """The estimator reads ahead by this many waves' worth of players in all, and of offsets in each
-partition. While more players wait, it reads only the partitions that have less than their share of
-them."""
+partition. While more players wait, only partitions with less than their share are read."""
 
 WAVES_IN_FLIGHT, LONGEST_IN_FLIGHT_S = 2, 0.5
-"""The estimator stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were
-not seen applied. Each wave counts for at most LONGEST_IN_FLIGHT_S seconds. Rounds that arrive while
-it waits form one larger wave. A busy ladder then takes 15 % less CPU time."""
+"""The estimator stops sending while so many waves, with enough players, were not seen applied, for
+at most so many seconds each. Rounds that arrive while it waits form one larger wave. A busy ladder
+then takes 15 % less CPU time."""
 
 COMMIT_EVERY_S = 0.1
 """The shortest time between two commits of offsets. A transaction takes some 10 ms. After a crash,
@@ -300,9 +298,9 @@ class PollBackoff:
         self._corrected = True
 
     def cached_beliefs(self, waiting: int, sent: int) -> None:
-        """Record that the beliefs after a wave of `sent` players are cached, so that rounds that
-        wait for these players need not wait for the store. If the rounds that wait have many
-        players in all (`waiting`), the next poll neither waits nor gathers."""
+        """Record that the beliefs after a wave of `sent` players are cached, so that their next
+        rounds need not wait for the store. If those who wait (`waiting`) are many, the next poll
+        neither waits nor gathers."""
         if waiting > MANY_WAIT * sent:
             self._may_go_on, self.gather_s = True, 0.0
 

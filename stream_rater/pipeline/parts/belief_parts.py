@@ -202,9 +202,8 @@ def encode_seeds(part: SeedPart) -> bytes:
 def decode_correction(
     data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL
 ) -> CorrectionPart:
-    """Decode the correction part in a message. Raises NotAPart if the message does not begin as
-    one, and UnknownPart if the part is damaged or its kernel version is not in `oldest` to
-    `kernel`, which is this release's own."""
+    """Decode the correction part in a message. Raises NotAPart if it does not begin as one, and
+    UnknownPart if it is damaged or its kernel version is not in `oldest` to `kernel`."""
     is_one = is_correction(data)
     part = _decoded("correction part", _decode_correction, data, is_one, (kernel, oldest))
     if len(part.players) != len(part.records) or len(set(part.players)) < len(part.players):

@@ -38,9 +38,8 @@ VERSION = 1
 MARK = 2
 
 OLDEST_KERNEL = 2
-"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours. Parts of this
-version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
-release."""
+"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours: parts of this
+version up to our own are applied. Those of newer kernels wait for workers of their release."""
 
 EVIDENCE_COLUMNS = 4
 """The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it

@@ -78,9 +78,9 @@ def compute_given(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[
 def build_given_events_again(
     shard: int, call: ShardBatch, stored: StoredShard, committed: int
 ) -> Events:
-    """Build the events of a shard's last call again, if the call applied a correction part or a
-    seed part (step 11). If the part is before the offset `committed`, its events are published
-    already, and the result is empty. Raises Disagreement and UnknownRecord."""
+    """Build the events of a shard's last call again, if it applied a correction part or a seed part
+    (step 11): none if that is before the offset `committed`, so that they are published. Raises
+    Disagreement and UnknownRecord."""
     part, notes = _part(call), stored.position.fresh
     fresh, _, shown = changes.decode_notes(notes, np.arange(len(part)))
     if isinstance(part, CorrectionPart) and len(shown):

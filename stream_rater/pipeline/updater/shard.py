@@ -115,9 +115,9 @@ class Shard:
         return f"{reason}, unless Kafka was restored from an older copy: then {REBUILD}"
 
     def mismatch(self, log_start: int, log_end: int, tail: int | None = None) -> str:
-        """Why the store cannot result from this log, which has the offsets [log_start, log_end).
-        Empty if it can. `tail`: the checksum of the log's last record before `applied`; None if the
-        log does not have that record, or if the expected checksum is unknown."""
+        """Why the store cannot result from this log of the offsets [log_start, log_end); empty if
+        it can. `tail`: the checksum of its last record before `applied`; None: not there or of no
+        use, as the expected one is unknown."""
         if self.position.is_unfinished:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
@@ -135,9 +135,8 @@ class Shard:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing more can be done. That is so if there is a barrier, and either all parts
-        before it are applied, or it lies within the last call, whose events then cannot be built
-        again. Ask after `last_call`."""
+        """Whether nothing more can be done, after `last_call`: there is a barrier, and all parts
+        before it are applied, or the events of the last call, which it is in, cannot be built."""
         return bool(self.barrier) and (self.is_unsettled or not self.queue)
 
     @property
@@ -148,12 +147,10 @@ class Shard:
     def read(
         self, record: Record, kernel: int = KERNEL_VERSION, part: PartView | None = None
     ) -> None:
-        """Queue the part in a record. It will be applied by kernels of version `kernel`.
-
-        `part` is the part that `decoder.read_all` found in the record; None if the record must be
-        decoded alone. A record that cannot be read sets `barrier`. Raises NotAPart for a foreign
-        message, after it has queued an empty part in its place.
-        """
+        """Queue the part in a record. It will be applied by kernels of version `kernel`. `part` is
+        what `decoder.read_all` found; None if the record must be decoded alone. A record that
+        cannot be read sets `barrier`. Raises NotAPart for a foreign message, once an empty part is
+        queued in its place."""
         if self.barrier or record.offset < self.next_offset:
             return
         if record.unreadable:
@@ -185,8 +182,8 @@ class Shard:
         return QueuedPart(record.offset, checksum(value), rounds)
 
     def _check_shard(self, part: PartView | BeliefPart, shard: int) -> None:
-        """Check that a part was cut for the present number of shards, and that all its players
-        belong to this shard. Raises CutForFewer or UnknownPart.
+        """Raise CutForFewer or UnknownPart unless a part was cut for the present number of shards,
+        and all its players belong to this shard.
 
         A part that was cut for fewer shards is ignored. A worker that was paused while shards were
         added sends it after the mark of the rebuild that followed. (Before the mark such a part may
@@ -214,9 +211,8 @@ class Shard:
         return bool((shards_of(part.players, self.shard_count) == shard).all())
 
     def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
-        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
-        A store that is older than the rebuild, or empty, cannot catch up from the log before the
-        mark."""
+        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier:
+        an older or empty store cannot catch up from the log before the mark."""
         if record.offset < max(self.applied, self.marks_before):
             self._queue(QueuedPart(record.offset, checksum(record.value)))
         else:
@@ -230,8 +226,8 @@ class Shard:
         self.next_offset = part.offset + 1
 
     def last_call(self) -> list[QueuedPart]:
-        """Step 11: take the parts of the store's last call once all of them are read. Returns an
-        empty list if some are not read yet, or if all events are published."""
+        """Step 11: take the parts of the store's last call; none if some are not read yet, or if
+        all events are published."""
         taken: list[QueuedPart] = []
         if self.is_unsettled and self.next_offset >= self.applied:
             while self.queue and self.queue[0].offset < self.applied:
@@ -247,12 +243,10 @@ class Shard:
         end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
-            if taken and self.queue[0].given is not None:
+            if taken and any(each.given is not None for each in (taken[-1], self.queue[0])):
                 break
             taken.append(self.queue.popleft())
             rows += len(taken[-1])
-            if taken[-1].given is not None:
-                break
         return taken
 
 
@@ -324,8 +318,8 @@ class ShardBatch:
 
 def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> tuple[Ints, Ints]:
     """(D,) the first row of each distinct player, and (n,) the index of each row's player among
-    these. `shard` (n,) is the shard of each row. Rows of one player have the same fingerprint. Rows
-    of different players may have the same one, too."""
+    these. `shard` (n,) is the shard of each row. Rows of one player, and perhaps of others, have
+    the same fingerprint."""
     rows = np.arange(len(players))
     # These fingerprints are plain hashes. TAKEN makes them keys of a PlayerMap, where 0 is free.
     if (PlayerMap().put(fingerprints | TAKEN, rows) == NOTHING).all():
