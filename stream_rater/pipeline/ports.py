@@ -21,11 +21,9 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Handler(Protocol[R_co]):
-    """Performs every effect: it has a method for each, which takes the fields of the effect.
-
-    The methods return the outcome, or a generator that returns it if the driver can pause within an
-    effect. mypy refuses a driver that lacks a method.
-    """
+    """Performs every effect: it has a method for each, which takes the fields of the effect. The
+    methods return the outcome, or a generator that returns it if the driver can pause within an
+    effect. mypy refuses a driver that lacks a method."""
 
     def poll(self, effect: "Poll", /) -> R_co: ...
     def committed(self, partitions: frozenset[int], /) -> R_co: ...
@@ -97,11 +95,9 @@ def commit_through_regrouping(
     commit: Callable[[], C | None], poll: Callable[[], Step[None]]
 ) -> Step[C | None]:
     """Commit. After Regrouped, poll, and commit again for the partitions that are still owned.
-
     `commit` returns the effect for the partitions that the worker owns now, or None if it owns none
     of them. `poll` polls. Returns the effect that succeeded, or None. Raises Regrouped after
-    REGROUPINGS attempts.
-    """
+    REGROUPINGS attempts."""
     left = REGROUPINGS
     while (effect := commit()) is not None:
         try:
@@ -327,12 +323,10 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CommitSource(Effect[None]):
-    """Commit offsets of `round-completed`, and the rejections before them, in one transaction.
-
-    A transaction is used even without rejections. A plain commit that timed out may reach the
-    broker later and move the offsets back; records would then be rejected twice. Nothing fences a
-    plain commit while its sender is in the group. A new producer fences a transaction.
-    """
+    """Commit offsets of `round-completed`, and the rejections before them, in one transaction. A
+    transaction is used even without rejections. A plain commit that timed out may reach the broker
+    later and move the offsets back; records would then be rejected twice. Nothing fences a plain
+    commit while its sender is in the group. A new producer fences a transaction."""
 
     offsets: Mapping[int, int]
     rejections: Sequence[Rejection] = ()
@@ -368,9 +362,9 @@ class Position:
     applied: int = 0  # The next offset to apply: the store is the fold of all parts before it.
     start: int = 0  # The value of `applied` before the last call.
     fresh: bytes = b""
-    """The notes of the last call, for step 11: one bit for each of its rows, whether it was fresh;
-    the mu and sigma before each fresh row that is not its player's last one; and the last published
-    mu and sigma of beliefs that were unannounced (`changes`)."""
+    """The notes of the last call, for step 11 (`changes`): a bit for each row, whether it was
+    fresh; mu and sigma before each earlier fresh row of a player; those last published where
+    unannounced."""
     epoch: bytes = b""
     """A random value that the last rebuild chose; empty before any. A rebuild may leave `applied`
     unchanged, and a belief that was read before it must not be written after it."""
@@ -384,8 +378,7 @@ class Position:
         return self.applied < 0 and self.applied != VANISHED
 
     def advanced(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
-        """The position after a call from here up to `applied`, whose last record has the checksum
-        `tail`."""
+        """The position after a call up to `applied`, whose last record has the checksum `tail`."""
         return Position(applied, self.applied, fresh, self.epoch, tail)
 
 

@@ -102,7 +102,7 @@ class HistoryMismatches:
         progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
 
     def recheck(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Compare again, when AGAIN_S have passed, the shards that had another history."""
+        """Compare again, when RECHECK_S have passed, the shards that had another history."""
         if self._mismatched and now_s >= self._due_s:
             yield from self._compare(sorted(self._mismatched), progress, now_s)
 

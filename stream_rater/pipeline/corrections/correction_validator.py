@@ -94,8 +94,7 @@ Steps = Generator[Effect[Any] | None, Any, T]
 
 VERDICTS_AT_ONCE = 100
 ROUNDS_AT_ONCE = 10_000
-"""The work pauses after VERDICTS_AT_ONCE verdicts, or after ROUNDS_AT_ONCE rounds were examined
-for verdicts."""
+"""The work pauses after so many verdicts, or after so many rounds were examined for them."""
 
 Rejections = list[tuple[Record, Invalid]]
 """The records of rejected corrections, and why each is rejected."""

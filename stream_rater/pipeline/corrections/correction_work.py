@@ -216,8 +216,7 @@ class SeedWork:
         return True
 
     def _messages(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the parts as (shard, message). Within a shard, those with the players' first rows
-        come first."""
+        """Yield the parts as (shard, message). In a shard, players' first rows come first."""
         if self._whole is None:
             return
         for rows in by_turn(self._whole.names):

@@ -58,11 +58,8 @@ def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
 
 
 class LadderEdits:
-    """The corrections of one ladder, from their ladder events.
-
-    The memory is in proportion to the number of ladder events. The edits of a place are computed at
-    their first use.
-    """
+    """The corrections of one ladder, from their ladder events. The memory is in proportion to the
+    number of ladder events. The edits of a place are computed at their first use."""
 
     def __init__(self, recorded: Iterable[RecordedCorrection] = ()) -> None:
         self.recorded: list[RecordedCorrection] = []

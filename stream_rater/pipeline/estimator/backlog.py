@@ -80,12 +80,9 @@ class Backlog:
         self, eligible: Callable[[Ints], Ints], ready: Callable[[Fingerprints, Ints], Flags]
     ) -> PendingRounds:
         """Choose the next wave: candidates in order of their tickets, up to `wave_players` players
-        in all.
-
-        `eligible` returns those of the given tickets that may be in a wave. `ready` takes players
-        and the number of players of each round, and returns for each round whether all its players
-        are ready.
-        """
+        in all. `eligible` returns those of the given tickets that may be in a wave. `ready` takes
+        players and the number of players of each round, and returns for each round whether all its
+        players are ready."""
         candidates, chosen, room = self._graph.candidates(), [NO_SIZES], self._wave_players
         for first in range(0, len(candidates), CANDIDATES_AT_ONCE):
             batch = eligible(candidates[first : first + CANDIDATES_AT_ONCE])

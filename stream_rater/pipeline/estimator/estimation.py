@@ -65,10 +65,7 @@ def distinct(numbers: Ints) -> tuple[list[int], Ints]:
 
 class PendingRounds(Ragged, gc=True, dict=True):
     """R valid rounds that pass through the steps together, with all their P players, round by
-    round.
-
-    Rounds are taken in rising order.
-    """
+    round. Rounds are taken in rising order."""
 
     per_player: ClassVar = ("fingerprints",)
 
@@ -193,11 +190,8 @@ def classified(pending: PendingRounds, headers: Table, usable: Flags) -> Classif
 @kernel
 def _classified(headers: Table, usable: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
     """(R,) whether all priors of a round count, and (R,) whether a belief shows that the round was
-    sent.
-
-    Where a belief already includes this very round, its header is overwritten by the remembered
-    prior.
-    """
+    sent. Where a belief already includes this very round, its header is overwritten by the
+    remembered prior."""
     all_usable, already_sent = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
     i = 0
     for r in range(len(sizes)):

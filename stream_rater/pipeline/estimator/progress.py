@@ -178,11 +178,8 @@ class SentWave:
 
 class InFlightWindow:
     """The waves or pieces that are in the log and were not seen wholly applied, in the order in
-    which they were sent.
-
-    Each counts for at most `longest_s`. Otherwise a slow updater of one shard would stop the rounds
-    of all other shards.
-    """
+    which they were sent. Each counts for at most `longest_s`. Otherwise a slow updater of one shard
+    would stop the rounds of all other shards."""
 
     def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
         self._progress = progress
@@ -250,12 +247,10 @@ records that are not committed are read again, and their rounds are found to be 
 
 
 class PollBackoff:
-    """How long an estimator's poll waits for the first record, and then for more records.
-
-    While rounds wait for the store, the estimator polls often at first, and less often the longer
-    it waits. A wave has a fixed cost, so where many small rounds arrive, each poll gathers them for
-    a moment.
-    """
+    """How long an estimator's poll waits for the first record, and then for more records. While
+    rounds wait for the store, the estimator polls often at first, and less often the longer it
+    waits. A wave has a fixed cost, so where many small rounds arrive, each poll gathers them for a
+    moment."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s

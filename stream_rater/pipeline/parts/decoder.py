@@ -151,11 +151,9 @@ def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[Pa
 
 
 def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
-    """Decode the part in one message, which may use any form of MessagePack.
-
-    Raises what `schema.decode` raises, and UnknownPart if a player is in the part twice or a number
-    is too large.
-    """
+    """Decode the part in one message, which may use any form of MessagePack. Raises what
+    `schema.decode` raises, and UnknownPart if a player is in the part twice or a number is too
+    large."""
     part = schema.decode(data, kernel)
     ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
     if len(set(zip(ladders, part.players, strict=True))) < len(ladders):

@@ -156,8 +156,7 @@ def _put_head(out: Bytes, at: int, size: int, kind: tuple[int, int, int]) -> int
 
 @kernel
 def _count_distinct(index: Ints) -> tuple[Ints, Ints]:
-    """The distinct numbers, and the index of each number among them. Equal numbers must be
-    adjacent."""
+    """The distinct numbers, and the index of each among them. Equal ones must be adjacent."""
     different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
     count = 0
     for i in range(len(index)):
@@ -238,10 +237,8 @@ def encode(part: Part) -> bytes:
 
 def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     """Encode these rows as several messages, each up to the next of the cuts, with the rounds that
-    its rows need.
-
-    Rows of a round must be adjacent. A round is encoded once, and copied to each message.
-    """
+    its rows need. Rows of a round must be adjacent. A round is encoded once, and copied to each
+    message."""
     opening = bytes([LIST[0] | len(_Message.__struct_fields__)]) + _encode(VERSION)
     heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
     evidence = part.evidence
@@ -260,11 +257,8 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
 
 def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
     """Decode the part in a message. `oldest` to `kernel`, which is this release's own, are the
-    accepted kernel versions.
-
-    Raises RebuildMark for a mark, NotAPart for a message that does not begin as a part, and
-    UnknownPart for a part that is damaged or of another version.
-    """
+    accepted kernel versions. Raises RebuildMark for a mark, NotAPart for a message that does not
+    begin as a part, and UnknownPart for a part that is damaged or of another version."""
     if not _looks_like_part(data):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
     try:

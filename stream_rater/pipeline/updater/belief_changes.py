@@ -174,12 +174,10 @@ def correction_events(
     shard: int, ladder: str, cause: CorrectionCause, completed_at: str, rule: RatingRule,
     players: Sequence[str], header: Table, published: Flags,
 ) -> list[Event]:  # fmt: skip
-    """Encode the events of a correction for players of one shard.
-
-    `header` (n,) has the belief headers after the correction. Their previous mu and sigma are those
-    that were last published. `published` (n,) selects the players who get an event. `completed_at`
-    is the time of all events.
-    """
+    """Encode the events of a correction for players of one shard. `header` (n,) has the belief
+    headers after the correction. Their previous mu and sigma are those that were last published.
+    `published` (n,) selects the players who get an event. `completed_at` is the time of all
+    events."""
     numbers = np.column_stack([header[name] for name in BELIEF]).tolist()
     rounds = header["rounds"].tolist()
     events = []

@@ -115,10 +115,8 @@ def _with_repeats(
 @kernel
 def fresh_rows(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
     """(n,) whether each row is fresh, and (n,) the number of its player's fresh rows before it.
-
     `last` (D,) is the offset of each player's last round. A row is fresh if its offset is greater;
-    `last` is then set to the row's offset, in place.
-    """
+    `last` is then set to the row's offset, in place."""
     fresh, nth = np.zeros(len(which), np.bool_), np.zeros(len(which), np.int64)
     seen = np.zeros(len(last), np.int64)
     for i in range(len(which)):
@@ -171,11 +169,9 @@ def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
 
 def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
     """Build the events of a shard's last call again, from its fresh rows and the beliefs that it
-    stored (step 11). Events of parts before the offset `committed` are left out.
-
-    `stored` has one record for each of the call's players. Raises Disagreement if the parts do not
-    fit the notes, and UnknownRecord.
-    """
+    stored (step 11). Events of parts before the offset `committed` are left out. `stored` has one
+    record for each of the call's players. Raises Disagreement if the parts do not fit the notes,
+    and UnknownRecord."""
     which = call.distinct[1]
     fresh, earlier, shown = decode_notes(stored.position.fresh, which)
     header = headers_after(record.headers_of(stored.records), which[fresh], earlier)
@@ -191,11 +187,9 @@ def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, commit
 def decoded(
     rules: Sequence[RatingRule], rule_index: Ints, records: Sequence[bytes | None]
 ) -> Beliefs:
-    """Decode the records of D players. `rule_index` (D,) is the rule of each.
-
-    A player without a record starts with the initial belief of the rule. So does a player whose
-    belief has no rounds because a correction removed them. Raises UnknownRecord.
-    """
+    """Decode the records of D players. `rule_index` (D,) is the rule of each. A player without a
+    record starts with the initial belief of the rule. So does a player whose belief has no rounds
+    because a correction removed them. Raises UnknownRecord."""
     assert len(rule_index) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
     beliefs = record.decode(records, capacity, 0.0, 1.0)
@@ -232,11 +226,9 @@ def update(
     evidence: Evidence, offset: Ints, time: Ints,
 ) -> None:  # fmt: skip
     """Apply n fresh rows to the beliefs `which` (n,), in place. No two rows are of one player.
-
     `rule_index` (n,) is the index of each row's rule, and `evidence` (n, 3) or (n, 4) is the
     evidence of stage 1. `offset` (n,) and `time` (n,), in Unix seconds, are those of each row's
-    round.
-    """
+    round."""
     rules = list(rules)
     before = seasons.draw(rules, rule_index, beliefs, which)
     stages.update(beliefs, which, evidence, rules, rule_index)
@@ -271,11 +263,8 @@ def encode_notes(
 
 def decode_notes(notes: bytes, which: Ints) -> tuple[Ints, Table, Table]:
     """Decode a call's notes: the (k,) indices of its fresh rows, an EARLIER for each earlier row,
-    and the SHOWN values.
-
-    `which` (n,) is the index of each row's player. Raises Disagreement if these cannot be the notes
-    of n rows.
-    """
+    and the SHOWN values. `which` (n,) is the index of each row's player. Raises Disagreement if
+    these cannot be the notes of n rows."""
     size = (len(which) + 7) // 8
     bits = np.frombuffer(notes[:size], np.uint8)
     fresh = np.flatnonzero(np.unpackbits(bits, count=len(which)))
@@ -301,11 +290,8 @@ def _is_earlier(which: Ints) -> Flags:
 
 def headers_after(header: Table, which: Ints, notes: Table) -> Table:
     """(n,) the headers after each fresh row. `header` (D,) has the players' headers after all rows,
-    and `notes` the EARLIER of each earlier row.
-
-    Only these fields have their values after the row: mu, sigma, previous mu and sigma, and the
-    number of rounds.
-    """
+    and `notes` the EARLIER of each earlier row. Only these fields have their values after the row:
+    mu, sigma, previous mu and sigma, and the number of rounds."""
     after = header[which]
     _restore_earlier(after, which, notes)
     return after

@@ -183,12 +183,10 @@ class Shard:
 
     def _check_shard(self, part: PartView | BeliefPart, shard: int) -> None:
         """Raise CutForFewer or UnknownPart unless a part was cut for the present number of shards,
-        and all its players belong to this shard.
-
-        A part that was cut for fewer shards is ignored. A worker that was paused while shards were
-        added sends it after the mark of the rebuild that followed. (Before the mark such a part may
-        be correct, but a worker that reads there cannot pass the mark.)
-        """
+        and all its players belong to this shard. A part that was cut for fewer shards is ignored. A
+        worker that was paused while shards were added sends it after the mark of the rebuild that
+        followed. (Before the mark such a part may be correct, but a worker that reads there cannot
+        pass the mark.)"""
         if part.shards and part.shards < self.shard_count:
             raise CutForFewer(
                 f"it was cut for {part.shards} shards, and there are {self.shard_count}"
