@@ -18,7 +18,7 @@ from stream_rater.cli.correct import correct
 from stream_rater.cli.evidence import evidence
 from stream_rater.cli.predict import predict
 from stream_rater.cli.seed import reset, seed
-from stream_rater.columns import compile_progress
+from stream_rater.columns import compiling
 
 READER_ENDED = 128 + signal.SIGPIPE
 """The exit code of a command if the reader of its output, such as `head`, has ended. Shells use
@@ -55,7 +55,7 @@ class Commands(click.Group):
 def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
     if context.invoked_subcommand not in ("run", "serve", "standalone"):  # they log it
-        compile_progress.on_stderr()
+        compiling.on_stderr()
         warnings.showwarning = lambda text, *_, **__: click.echo(f"warning: {text}", err=True)
 
 

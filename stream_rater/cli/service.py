@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from stream_rater.cli import options as common
-from stream_rater.columns import compile_progress
+from stream_rater.columns import compiling
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
@@ -72,7 +72,7 @@ def standalone(file: Path, listen: str | None, settings: Settings) -> None:
 def _log_compiling(role: str) -> None:
     from stream_rater.runtime import log
 
-    compile_progress.in_log(log.logger(role).info)
+    compiling.in_log(log.logger(role).info)
 
 
 def serve_api(settings: Settings) -> None:

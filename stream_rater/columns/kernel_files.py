@@ -32,7 +32,7 @@ import llvmlite
 from llvmlite import binding as llvm
 
 from stream_rater.columns import linking
-from stream_rater.columns.light_numba import numba
+from stream_rater.columns.linking import numba
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -103,13 +103,10 @@ class KernelFiles:
 
 
 def _reduced(compiled: Any) -> bytes:
-    """A compiled form as bytes.
-
-    Numba's `_reduce` gives the machine code and the LLVM code. The latter is needed only where a
-    kernel that calls this one is compiled, but to read it would take a third of the time of loading
-    a form. So it is stored beside the rest. The annotation, a text for people, is left out, because
-    it says where the source was.
-    """
+    """A compiled form as bytes. Numba's `_reduce` gives the machine code and the LLVM code. The
+    latter is needed only where a kernel that calls this one is compiled, but to read it would take
+    a third of the time of loading a form. So it is stored beside the rest. The annotation, a text
+    for people, is left out, because it says where the source was."""
     (name, kind, (machine_code, llvm_code)), *rest = compiled._replace(type_annotation="")._reduce()
     module = compiled.library._get_module_for_linking()
     symbols = {

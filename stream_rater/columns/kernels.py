@@ -24,7 +24,7 @@ from llvmlite import binding as llvm
 
 from stream_rater.columns import kernel_files, linking
 from stream_rater.columns.compiling import SharedCache
-from stream_rater.columns.light_numba import numba
+from stream_rater.columns.linking import numba
 
 KERNEL_VERSION = 13
 """The version of the kernels. It is raised by any change that can alter a bit of a rating. Parts
@@ -50,10 +50,8 @@ WHOLE_WIDTH = "-prefer-256-bit"
 
 def _instruction_level() -> str | None:
     """The level that $NUMBA_CPU_NAME names; otherwise the widest of this machine, or the widest of
-    which there are shipped kernels. None on other architectures.
-
-    A wider level has more lanes, but gives the same bits.
-    """
+    which there are shipped kernels. None on other architectures. A wider level has more lanes, but
+    gives the same bits."""
     if platform.machine() != "x86_64":
         return None
     if _config.CPU_NAME:  # numba's $NUMBA_CPU_NAME

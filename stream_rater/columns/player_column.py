@@ -54,8 +54,7 @@ class PlayerColumn(ColumnSequence[Player]):
 
     def __init__(self, ladders: LadderColumn, ladder: Ints, names: StringColumn) -> None:
         self.ladders = ladders
-        self.ladder = ladder
-        """(P,) the index in `ladders` of each player's ladder."""
+        self.ladder = ladder  # (P,) the index in `ladders` of each player's ladder.
         self.names = names
 
     @classmethod
@@ -96,8 +95,7 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
 
     def __init__(self, players: PlayerColumn, records: StringColumn) -> None:
         self.players = players
-        self.records = records
-        """(P,) the bytes of each player's belief record."""
+        self.records = records  # (P,) the bytes of each player's belief record.
 
     @classmethod
     def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":
@@ -132,10 +130,8 @@ class RecordColumn(ColumnSequence["bytes | None"]):
     __slots__ = ("is_present", "strings")
 
     def __init__(self, strings: StringColumn, is_present: Flags) -> None:
-        self.strings = strings
-        """(P,) the bytes of each record; any, where there is none."""
-        self.is_present = is_present
-        """(P,) whether there is a record."""
+        self.strings = strings  # (P,) the bytes of each record; any, where there is none.
+        self.is_present = is_present  # (P,) whether there is a record.
 
     @classmethod
     def of(cls, records: Sequence[bytes | None]) -> "RecordColumn":

@@ -164,10 +164,8 @@ class PlayerMap:
         return self._size
 
     def put(self, players: Fingerprints, numbers: Ints) -> Ints:
-        """Store a number for each player. Returns (n,) the number stored before, or NOTHING.
-
-        If a player occurs twice, the last number counts.
-        """
+        """Store a number for each player. Returns (n,) the number stored before, or NOTHING. If a
+        player occurs twice, the last number counts."""
         while 2 * (self._size + len(players)) > len(self._table):
             self._grow()
         before = _put(self._table, self._stored, players, numbers)

@@ -147,11 +147,9 @@ def _forget(taken: Fingerprints, fingerprints: Fingerprints) -> int:
 
 
 def _zeros(count: int, dtype: Any) -> Any:
-    """(count,) zeros in memory of small pages.
-
-    NumPy asks for huge pages. Since entries are spread over the table, the first few thousand of
-    them would then occupy all of it, and wait until the system has filled it with zeros.
-    """
+    """(count,) zeros in memory of small pages. NumPy asks for huge pages. Since entries are spread
+    over the table, the first few thousand of them would then occupy all of it, and wait until the
+    system has filled it with zeros."""
     size = np.dtype(dtype).itemsize
     memory = mmap.mmap(-1, max(1, count * size))
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
@@ -160,19 +158,16 @@ def _zeros(count: int, dtype: Any) -> Any:
 
 
 class RecordTable:
-    """The newest records of players, by owner and name, in a bounded amount of memory.
-
-    An owner is a number that the caller chooses, for example one for each ladder of each opened
-    shard. Entries of another owner are not found. So a caller that takes a new number has dropped
-    all entries of the old one, and their slots are taken by and by.
-    """
+    """The newest records of players, by owner and name, in a bounded amount of memory. An owner is
+    a number that the caller chooses, for example one for each ladder of each opened shard. Entries
+    of another owner are not found. So a caller that takes a new number has dropped all entries of
+    the old one, and their slots are taken by and by."""
 
     def __init__(self, most_bytes: int) -> None:
         """`most_bytes` bounds the memory of the table. If it is less than one set takes, nothing is
         stored."""
         self._most_bytes = most_bytes
-        self.evictions = 0
-        """The number of entries that gave way to others."""
+        self.evictions = 0  # The number of entries that gave way to others.
         self._reserve(SHORTEST)
 
     def _reserve(self, room: int) -> None:
@@ -204,11 +199,9 @@ class RecordTable:
         self, owners: Ints, names: StringColumn, fingerprints: Fingerprints
     ) -> tuple[Flags, StringColumn]:
         """(n,) whether each player's record is in the table, and (n,) copies of the records; an
-        empty string stands for a record that is not there.
-
-        `owners` (n,) and `names` (n,) say which players. `fingerprints` (n,) are any numbers but 0
-        that are the same at each call for a player, and differ between most players.
-        """
+        empty string stands for a record that is not there. `owners` (n,) and `names` (n,) say which
+        players. `fingerprints` (n,) are any numbers but 0 that are the same at each call for a
+        player, and differ between most players."""
         slots, sizes = _slots_of(
             *self._columns, fingerprints, owners, names.data, names.starts, names.ends, self._tick()
         )

@@ -70,10 +70,7 @@ file."""
 @lru_cache(10_000)
 def partition_of(ladder: str, partitions: int) -> int:
     """The partition of `round-completed`, which has `partitions` partitions, that contains a
-    ladder's rounds.
-
-    Kafka's default partitioner puts a record with the ladder as its key there.
-    """
+    ladder's rounds. Kafka's default partitioner puts a record with the ladder as its key there."""
     return int(shards_of([ladder], partitions)[0])
 
 

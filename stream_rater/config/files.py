@@ -228,12 +228,10 @@ class ChangingCredentials:
         return self._last
 
     def is_final(self, used: Credentials) -> bool:
-        """Whether a process should end because a server refused this login.
-
-        It should if nothing comes from a file. If the file has changed since the login, a retry may
-        succeed. Else the refusal becomes final once the server has refused the same login again and
-        again, for PATIENCE_S.
-        """
+        """Whether a process should end because a server refused this login. It should if nothing
+        comes from a file. If the file has changed since the login, a retry may succeed. Else the
+        refusal becomes final once the server has refused the same login again and again, for
+        PATIENCE_S."""
         if not self._file:
             return True
         if self.read() != used:

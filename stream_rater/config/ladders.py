@@ -171,11 +171,9 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def _fingerprint(terms: Terms | None) -> str:
-    """A short hash of everything that decides the ratings, equal on every machine.
-
-    An option that is newer than the first release is hashed only if it is not the default, so that
-    workers of older releases get the same hash.
-    """
+    """A short hash of everything that decides the ratings, equal on every machine. An option that
+    is newer than the first release is hashed only if it is not the default, so that workers of
+    older releases get the same hash."""
     if terms is None:
         return NOT_KNOWN
     rating = for_fingerprint(terms.rating)

@@ -260,11 +260,9 @@ def tier_of(views: Views, rating: float) -> str | None:
 def tier_after(
     views: Views, before: TierState | None, rating: float, rounds: int
 ) -> TierState | None:
-    """A player's tier after an event with this displayed rating and number of rounds.
-
-    `before` is the tier before the event; None for a player without one. Another tier's hysteresis
-    has no effect. Returns None if the ladder has no tiers.
-    """
+    """A player's tier after an event with this displayed rating and number of rounds. `before` is
+    the tier before the event; None for a player without one. Another tier's hysteresis has no
+    effect. Returns None if the ladder has no tiers."""
     if not views.tiers:
         return None
     by_rating = _index_of(views.tiers, rating)

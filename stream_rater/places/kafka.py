@@ -26,8 +26,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS, cloud_event_headers, shown
-from stream_rater.contract.record import ANY_OFFSET, Record, header
-from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, WorkersProgress, header
 from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark

@@ -20,8 +20,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.record import Player, Record
-from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.contract.record import Player, Record, RejectedRecord, WorkersProgress
 from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import (

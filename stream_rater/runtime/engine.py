@@ -23,7 +23,7 @@ from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.contract.errors import LogTrouble, Trouble
-from stream_rater.contract.submissions import NewRecord, RecordPlace
+from stream_rater.contract.record import NewRecord, RecordPlace
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 

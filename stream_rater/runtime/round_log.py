@@ -7,7 +7,7 @@ from typing import Protocol
 
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended
+from stream_rater.contract.record import Appended, NewRecord, NotAppended
 from stream_rater.runtime.engine import Engine, Full
 
 ACKNOWLEDGED_S = 10.0

@@ -19,7 +19,7 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from stream_rater.adapters.redis import encoding
-from stream_rater.columns import compile_progress
+from stream_rater.columns import compiling
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
@@ -164,7 +164,7 @@ def write_bytecode() -> None:
 def main() -> None:
     """Check the arithmetic, then compile the kernels for Elo-MMR. With `--all`, compile them for
     every system, and print how long each took."""
-    compile_progress.on_stderr()
+    compiling.on_stderr()
     write_bytecode()
     check()
     if "--all" not in sys.argv[1:]:
