@@ -1,17 +1,14 @@
 """Compiles kernels and shows it: one process compiles a kernel, the others wait and load it.
 
-A kernel that is not in the cache takes a second or so to compile, and all of them take minutes.
-Several processes that start together would each compile all of them. So a process that does not
-find a kernel in the cache locks it first. Then it looks into the cache once more: if another
-process had the lock, the kernel is there. The lock is on one byte of a file in the cache's folder.
-The operating system releases it when the process ends, however it ends.
+A kernel that is not in the cache takes a second or so to compile, and all of them take minutes. So
+of several processes that start together, one that does not find a kernel in the cache locks it
+first. Then it looks into the cache once more: if another process had the lock, the kernel is there.
+The lock is on one byte of a file in the cache's folder. The operating system releases it when the
+process ends. Processes cannot wait for each other in a circle: a process that waits for a kernel
+has locks only of kernels that call it.
 
-Processes cannot wait for each other in a circle: a process that waits for a kernel has locks only
-of kernels that call it.
-
-Without the progress that is shown, a first command would be silent for minutes. On a terminal, one
-line is overwritten; on other outputs, a line is written now and then. Both are silent while nothing
-takes long, and nothing does once the kernels are in the cache.
+A first command would be silent for minutes if no progress were shown. On a terminal, one line is
+overwritten; on other outputs, a line is written now and then, and none while nothing takes long.
 """
 
 import fcntl
@@ -30,8 +27,7 @@ class Watcher:
     """Receives reports of what is compiled. This base class ignores them."""
 
     def compiling(self, kernel: str, number: int) -> None:
-        """The compilation of a kernel begins: it will be the `number`th that the cache has, whoever
-        compiled the others."""
+        """A kernel's compilation begins: it will be the `number`th that the cache has."""
 
     def waiting(self, kernel: str) -> None:
         """Another process compiles this kernel, and this process begins to wait for it."""
@@ -58,8 +54,7 @@ class SharedCache:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """The cached code for these types of arguments, or None if this process has to compile
-        it."""
+        """The cached code for these types of arguments; None if this process has to compile it."""
         found = self._cache.load_overload(signature, target)
         if found is None:
             self._lock()
@@ -73,8 +68,7 @@ class SharedCache:
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Store what was compiled in the cache, and release the lock, so that other processes load
-        it."""
+        """Store what was compiled, and release the lock, so that other processes load it."""
         try:
             self._cache.save_overload(signature, compiled)
         finally:
@@ -139,7 +133,7 @@ def _lock_file(folder: Path) -> int | None:
 # --- progress ---
 
 SILENT_S, SILENT_ELSEWHERE_S = 0.5, 2.0
-"""Nothing is shown for this time at first, in seconds: on a terminal, and elsewhere."""
+"""Nothing is shown for so many seconds at first: on a terminal, and elsewhere."""
 EVERY_S, EVERY_ELSEWHERE_S = 0.1, 10.0
 """The least time between two reports, in seconds: on a terminal, and elsewhere."""
 
@@ -149,16 +143,15 @@ Clock = Callable[[], float]
 
 
 def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Show progress on standard error from now on. A second call changes nothing. If progress was
-    shown as in a notebook, that ends."""
+    """Show progress on standard error from now on, and no longer as in a notebook."""
     watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(CompileProgress(stream or sys.__stderr__, clock))
 
 
 def in_notebook() -> None:
-    """Show progress from now on, on whatever standard error is at the time of a report. If progress
-    is already shown on a stream, nothing changes."""
+    """Show progress on whatever is standard error at the time, unless a stream is chosen
+    already."""
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(NotebookProgress())
 
@@ -206,8 +199,7 @@ class CompileProgress(Watcher):
 
 
 class NotebookProgress(CompileProgress):
-    """Shows progress on whatever `sys.stderr` is at the time of a report: a notebook shows it below
-    the cell."""
+    """Shows progress on whatever `sys.stderr` is then: a notebook shows it below the cell."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         super().__init__(None, clock)
@@ -218,8 +210,7 @@ class NotebookProgress(CompileProgress):
 
 
 class CompileLog(Watcher):
-    """Reports progress in a log, for the service: a line when compiling begins, and further lines
-    now and then."""
+    """Reports progress in a log, for the service: when compiling begins, and now and then."""
 
     def __init__(self, info: Callable[..., object], clock: Clock = time.monotonic) -> None:
         self._info = info

@@ -25,8 +25,7 @@ of SciPy; C libraries; and a file of settings. They take as long to import as nu
 
 
 def _numba_without(unused: tuple[str, ...]) -> Any:
-    """Import those parts of numba that look for these modules, with the modules hidden. Returns
-    numba."""
+    """Import those parts of numba that look for these modules, with the modules hidden."""
     modules: dict[str, Any] = sys.modules
     hidden = [name for name in unused if name not in modules]
     modules.update(dict.fromkeys(hidden))  # None: the module cannot be imported

@@ -1,8 +1,9 @@
 """Players and their belief records as columns, which can also be read item by item."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TypeVar, overload
+from typing import Self, TypeVar, overload
 
 import numpy as np
 
@@ -38,6 +39,20 @@ class ColumnSequence(Sequence[T]):
 
     __slots__ = ()
 
+    @abstractmethod
+    def cut(self, first: int, last: int) -> Self:
+        """A view of the rows from `first` to before `last`."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> T | Self:
+        if isinstance(index, slice):
+            first, last, _ = index.indices(len(self))
+            return self.cut(first, last)
+        return next(iter(self[index : index + 1 or None]))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
@@ -72,16 +87,9 @@ class PlayerColumn(ColumnSequence[Player]):
         ladders = [self.ladders.texts[i] for i in self.ladder.tolist()]
         return iter(zip(ladders, self.names.texts(), strict=True))
 
-    @overload
-    def __getitem__(self, index: int) -> Player: ...
-    @overload
-    def __getitem__(self, index: slice) -> "PlayerColumn": ...
-    def __getitem__(self, index: int | slice) -> "Player | PlayerColumn":
-        if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
-            names = self.names.slice(first, last)
-            return PlayerColumn(self.ladders, self.ladder[first:last], names)
-        return next(iter(self[index : index + 1 or None]))
+    def cut(self, first: int, last: int) -> Self:
+        names = self.names.slice(first, last)
+        return type(self)(self.ladders, self.ladder[first:last], names)
 
     def take(self, rows: Ints) -> "PlayerColumn":
         """The players in these rows."""
@@ -113,15 +121,8 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
     def __iter__(self) -> Iterator[tuple[Player, bytes]]:
         return iter(zip(self.players, self.records.strings(), strict=True))
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[Player, bytes]: ...
-    @overload
-    def __getitem__(self, index: slice) -> "BeliefColumn": ...
-    def __getitem__(self, index: int | slice) -> "tuple[Player, bytes] | BeliefColumn":
-        if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
-            return BeliefColumn(self.players[first:last], self.records.slice(first, last))
-        return next(iter(self[index : index + 1 or None]))
+    def cut(self, first: int, last: int) -> Self:
+        return type(self)(self.players[first:last], self.records.slice(first, last))
 
 
 class RecordColumn(ColumnSequence["bytes | None"]):
@@ -179,12 +180,5 @@ class RecordColumn(ColumnSequence["bytes | None"]):
         each = zip(self.strings.strings(), self.is_present.tolist(), strict=True)
         return (record if present else None for record, present in each)
 
-    @overload
-    def __getitem__(self, index: int) -> bytes | None: ...
-    @overload
-    def __getitem__(self, index: slice) -> "RecordColumn": ...
-    def __getitem__(self, index: int | slice) -> "bytes | RecordColumn | None":
-        if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
-            return RecordColumn(self.strings.slice(first, last), self.is_present[first:last])
-        return next(iter(self[index : index + 1 or None]))
+    def cut(self, first: int, last: int) -> Self:
+        return type(self)(self.strings.slice(first, last), self.is_present[first:last])

@@ -63,8 +63,7 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
 
 
 ANYWHERE = 0
-"""Stands for the number of partitions of a log whose records may lie in any partition, as in a
-file."""
+"""The number of partitions of a log whose records may lie in any, as in a file."""
 
 
 @lru_cache(10_000)

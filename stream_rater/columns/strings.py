@@ -4,8 +4,7 @@ Python strings are made only where they are shown or sent. For millions of names
 longer than decoding the names and looking them up.
 
 Names come from outside. So each table that stores them takes its slots from their hashes under
-SECRET_KEY. These hashes are valid within this process only: nothing that is stored, sent or shown
-depends on them.
+SECRET_KEY. Nothing that is stored, sent or shown depends on these hashes of one process.
 """
 
 import secrets
@@ -22,8 +21,7 @@ NEW_LINE = 10
 
 SECRET_KEY = Key(np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
 """The key is drawn once per process, so that nobody outside can choose names that share a slot. It
-is an argument of kernels, because numba would compile a global into them and store it on the
-disk."""
+is an argument of kernels: numba would compile a global into them and store it on disk."""
 
 FEW = 32  # Up to this many hashes are all compared with each other.
 
@@ -33,8 +31,7 @@ NO_BYTES, NO_PLACES = np.empty(0, np.uint8), np.empty(0, np.int64)
 
 
 class StringColumn(msgspec.Struct, gc=False):
-    """Strings in UTF-8, with the start and the end of each. The bytes between strings may be
-    anything."""
+    """Strings in UTF-8, with the start and end of each. Between them may be any bytes."""
 
     data: Bytes
     starts: Ints
@@ -61,8 +58,7 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def concat(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of all these columns, one column after the other. They are copied, with
-        nothing between them."""
+        """The strings of these columns in turn, copied, with nothing between them."""
         starts = np.concatenate([each.starts for each in columns])
         ends = np.concatenate([each.ends for each in columns])
         data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -75,8 +71,8 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def joined(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of all these columns, one column after the other. Columns that share their
-        bytes go on sharing them, and the bytes of others are copied."""
+        """The strings of these columns in turn. Columns that share their bytes go on sharing them,
+        and the bytes of others are copied."""
         data, firsts = list[Bytes](), dict[int, int]()
         size = 0
         for each in columns:
@@ -96,8 +92,7 @@ class StringColumn(msgspec.Struct, gc=False):
         return len(self.ends)
 
     def take(self, rows: Ints, *, compact: bool = False) -> "StringColumn":
-        """The strings in these rows. If `compact`, they are copied, so that the bytes of the others
-        can be freed."""
+        """The strings in these rows, copied if `compact`, so that the others can be freed."""
         starts, ends, data = self.starts[rows], self.ends[rows], self.data
         if compact:
             data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -133,9 +128,8 @@ class StringColumn(msgspec.Struct, gc=False):
 
 @kernel
 def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Copy data[start:end] to `out` at `at`. Returns where the copy ends in `out`. The indices are
-    unsigned. Signed ones may count from the end, and checking for that at each byte takes five
-    times as long as the copying."""
+    """Copy data[start:end] to `out` at `at`; return its end there. The indices are unsigned: signed
+    ones may count from the end, and checking for that takes five times as long as copying."""
     to, of = np.uint64(at), np.uint64(start)
     for k in range(np.uint64(end - start)):
         out[to + k] = data[of + k]
@@ -201,8 +195,7 @@ def _in_lines(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 @kernel
 def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
-    """The first row of each different string, and (n,) the index of the string of each row among
-    these."""
+    """The first row of each different string, and (n,) the index of each row's among them."""
     slots = 1
     while slots < 2 * len(ends):
         slots *= 2
@@ -231,8 +224,7 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
 
 
 def distinct(strings: StringColumn) -> tuple[StringColumn, Ints]:
-    """The different strings, in order of appearance, and (n,) the index of the string of each row
-    among these."""
+    """The different strings, as they appear, and (n,) the index of each row's among them."""
     firsts, which = _distinct(strings.data, strings.starts, strings.ends, SECRET_KEY)
     return strings.take(firsts), which
 
@@ -255,8 +247,7 @@ def _compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
 # --- times, in the form of RFC 3339 that nearly all clients write ---
 
 UNUSUAL = np.iinfo(np.int64).min
-"""Stands for a time in another form, or a text that is no time: `events.parse_time` parses it
-instead."""
+"""A time in another form, which `events.parse_time` parses, or a text that is no time."""
 
 SHAPE = np.frombuffer(b"0000-00-00T00:00:00", np.uint8).copy()
 """The form of a time, in which 0 stands for any digit."""
@@ -276,8 +267,7 @@ def _two(data: Bytes, at: int) -> int:
 
 @inlined
 def _zone_s(data: Bytes, at: int, end: int) -> int:
-    """The number of seconds by which the time zone at the end of the text is ahead of UTC; UNUSUAL
-    where there is none."""
+    """The seconds by which the time zone at the end of the text is ahead of UTC, or UNUSUAL."""
     if end - at == 1 and data[at] == ZULU:
         return 0
     if end - at != 6 or (data[at] != PLUS and data[at] != MINUS) or data[at + 3] != COLON:

@@ -335,7 +335,6 @@ class CommitSource(Effect[None]):
 
 # --- the updater's effects ----------------------------------------------------------------------
 
-
 UNFINISHED = -1
 """The `applied` of a shard whose rebuild has begun. No log begins there, so no worker opens it. The
 calls of the rebuild then lower it, from VANISHED - 1 on, until the last one."""
@@ -347,7 +346,6 @@ EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all sha
 
 REBUILT: Player = ("", "rebuilt")
 """A key that no player has. Its belief is the offset after the mark of the last rebuild."""
-
 
 REBUILT_KEY = PlayerColumn.of((REBUILT,))
 """The list of REBUILT alone: reading it returns a shard's position and its last mark."""

@@ -43,7 +43,6 @@ HEAD_BYTES = 10  # The most bytes that MessagePack writes before an id and a rec
 TOGETHER_BYTES = 2**18
 """The most bytes of corrections that are finished, and whose ladder events are sent, together."""
 
-
 Sent = Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
 """A function that is called once parts are acknowledged, with the ends of the parts and the players
 in them, both by shard."""
@@ -158,7 +157,6 @@ def in_shards(players: Fingerprints) -> dict[int, Fingerprints]:
 
 
 # --- seeds and resets ---
-
 
 MOST_ROWS = 50_000
 """The most rows of adjacent records that are sent together. One record may have more."""
