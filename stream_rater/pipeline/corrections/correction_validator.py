@@ -49,11 +49,6 @@ class QueuedCorrection(NamedTuple):
         return self.record.offset
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The ladder, and the offset of the record."""
-        return self.correction.ladder, self.record.offset
-
-    @property
     def waits(self) -> bool:
         """Whether it waits for the next `corrections-applied`, and gets only a ladder event now."""
         return isinstance(self.correction, Batched) and self.correction.batched
@@ -320,9 +315,9 @@ class Lookahead:
     """Validates the queues of several ladders in one pass."""
 
     def __init__(
-        self, queues: Sequence[CorrectionQueue], validator_for: Callable[[CorrectionQueue],
-        CorrectionValidator],
-        log: LogContext, make: MakeAhead = QueueLookahead,
+        self, queues: Sequence[CorrectionQueue],
+        validator_for: Callable[[CorrectionQueue], CorrectionValidator], log: LogContext,
+        make: MakeAhead = QueueLookahead,
     ) -> None:  # fmt: skip
         self._ladders = {each.ladder: make(each, validator_for(each), log) for each in queues}
         self._by_offset = {at: each for each in self._ladders.values() for at in each.offsets}

@@ -228,7 +228,7 @@ class Corrections:
             if kind(each) != (ladder, waits, rejected) or (size > TOGETHER_BYTES and group):
                 break
             group.append(each)
-        return group[: source.finished_prefix([each.offset for each in group])]
+        return group[: max(1, source.finished_prefix([each.offset for each in group]))]
 
     def work_on(
         self, queued: Queued, in_flight: InFlightWindow, now_s: float, observer: Observer
