@@ -68,7 +68,7 @@ class BeliefCache:
     def find(self, pending: PendingRounds) -> tuple[Flags, StringColumn]:
         """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of
         them, else empty strings. Ladders and ids are compared, not fingerprints alone."""
-        owners, names = self._owners_of(pending), pending.rounds.names
+        owners, names = self._owners_of(pending), self._names(pending)
         return self._table.find(owners, names, pending.fingerprints)
 
     @property
@@ -79,7 +79,7 @@ class BeliefCache:
     def put(self, sent: PendingRounds, records: StringColumn) -> int:
         """Cache the (P,) records of the players of these rounds. Returns how many it evicted."""
         before = self._table.evictions
-        self._table.put(self._owners_of(sent), sent.rounds.names, sent.fingerprints, records)
+        self._table.put(self._owners_of(sent), self._names(sent), sent.fingerprints, records)
         return self._table.evictions - before
 
     def drop(self, players: Fingerprints) -> None:
@@ -97,6 +97,9 @@ class BeliefCache:
         self._owners.clear()
         if len(self._table):  # else memory would be taken that may never be used
             self._table.clear()
+
+    def _names(self, pending: PendingRounds) -> StringColumn:
+        return pending.rounds.names
 
     def _owners_of(self, pending: PendingRounds) -> Ints:
         """(P,) the owner number of each player's ladder."""
