@@ -17,8 +17,7 @@ from stream_rater.adapters.sqlite.log import read_records, read_rejections
 from stream_rater.adapters.sqlite.reading import data_file, rounds_in
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import ESTIMATORS, RatingChanged, rating_changed_from_json
-from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import RecordPlace
+from stream_rater.contract.record import Record, RecordPlace
 from stream_rater.operations.compare_store import compare
 from stream_rater.replay.log_reading import LogReader
 from tests.chaos.season import Who, tally

@@ -13,7 +13,7 @@ import click
 from stream_rater.cli import lab, offline, service, store
 from stream_rater.cli.correct import correct
 from stream_rater.cli.seed import reset, seed
-from stream_rater.columns import compile_progress
+from stream_rater.columns import compiling
 
 READER_ENDED = 128 + signal.SIGPIPE
 """The exit code if the output's reader, such as `head`, has ended: as of SIGPIPE in shells."""
@@ -49,7 +49,7 @@ class Commands(click.Group):
 def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
     if context.invoked_subcommand not in ("run", "serve", "standalone"):  # they log it
-        compile_progress.on_stderr()
+        compiling.on_stderr()
         warnings.showwarning = lambda text, *_, **__: click.echo(f"warning: {text}", err=True)
 
 

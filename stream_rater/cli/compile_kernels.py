@@ -27,7 +27,7 @@ import numpy as np
 import stream_rater
 from stream_rater.cli.lab import evaluate
 from stream_rater.cli.offline import rate
-from stream_rater.columns import compile_progress, kernel_files, strings
+from stream_rater.columns import compiling, kernel_files, strings
 from stream_rater.columns.compiling import Watcher, count, watchers
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.rating import factor, model, parameters, stages
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m stream_rater.cli.compile_kernels")
     parser.add_argument("--all", action="store_true", help="for every rating system")
     asked = parser.parse_args(arguments)
-    compile_progress.on_stderr()
+    compiling.on_stderr()
     selfcheck.write_bytecode()
     systems = selfcheck.SYSTEMS if asked.all else USUAL
     parts = list(parts_for(systems))

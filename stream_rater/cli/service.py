@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from stream_rater.cli import options as common
-from stream_rater.columns import compile_progress
+from stream_rater.columns import compiling
 from stream_rater.config import errors, files
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
@@ -71,7 +71,7 @@ def standalone(file: Path, listen: str | None, settings: Settings) -> None:
 def _log_compiling(role: str) -> None:
     from stream_rater.runtime import log
 
-    compile_progress.in_log(log.logger(role).info)
+    compiling.in_log(log.logger(role).info)
 
 
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:

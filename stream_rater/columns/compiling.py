@@ -1,20 +1,24 @@
-"""Compiles kernels and reports it: one process compiles a kernel, the others wait and load it.
+"""Compiles kernels and shows it: one process compiles a kernel, the others wait and load it.
 
-A kernel that is not in the cache takes a second or so to compile, and all of them take minutes.
-Several processes that start together would each compile all of them. So a process that does not
-find a kernel in the cache locks it first. Then it looks into the cache once more: if another
-process had the lock, the kernel is there. The lock is on one byte of a file in the cache's folder.
-The operating system releases it when the process ends, however it ends.
+A kernel that is not in the cache takes a second or so to compile, and all of them take minutes. So
+of several processes that start together, one that does not find a kernel in the cache locks it
+first. Then it looks into the cache once more: if another process had the lock, the kernel is there.
+The lock is on one byte of a file in the cache's folder. The operating system releases it when the
+process ends. Processes cannot wait for each other in a circle: a process that waits for a kernel
+has locks only of kernels that call it.
 
-Processes cannot wait for each other in a circle: a process that waits for a kernel has locks only
-of kernels that call it.
+A first command would be silent for minutes if no progress were shown. On a terminal, one line is
+overwritten; on other outputs, a line is written now and then, and none while nothing takes long.
 """
 
 import fcntl
 import os
+import sys
+import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 LOCK_FILE = "compiling.lock"
 
@@ -23,8 +27,7 @@ class Watcher:
     """Receives reports of what is compiled. This base class ignores them."""
 
     def compiling(self, kernel: str, number: int) -> None:
-        """The compilation of a kernel begins: it will be the `number`th that the cache has, whoever
-        compiled the others."""
+        """A kernel's compilation begins: it will be the `number`th that the cache has."""
 
     def waiting(self, kernel: str) -> None:
         """Another process compiles this kernel, and this process begins to wait for it."""
@@ -51,8 +54,7 @@ class SharedCache:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """The cached code for these types of arguments, or None if this process has to compile
-        it."""
+        """The cached code for these types of arguments; None if this process has to compile it."""
         found = self._cache.load_overload(signature, target)
         if found is None:
             self._lock()
@@ -66,8 +68,7 @@ class SharedCache:
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Store what was compiled in the cache, and release the lock, so that other processes load
-        it."""
+        """Store what was compiled, and release the lock, so that other processes load it."""
         try:
             self._cache.save_overload(signature, compiled)
         finally:
@@ -127,3 +128,102 @@ def _lock_file(folder: Path) -> int | None:
         except OSError:
             _files[folder] = None
     return _files[folder]
+
+
+# --- progress ---
+
+SILENT_S, SILENT_ELSEWHERE_S = 0.5, 2.0
+"""Nothing is shown for so many seconds at first: on a terminal, and elsewhere."""
+EVERY_S, EVERY_ELSEWHERE_S = 0.1, 10.0
+"""The least time between two reports, in seconds: on a terminal, and elsewhere."""
+
+ERASE = "\r\x1b[2K"
+
+Clock = Callable[[], float]
+
+
+def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
+    """Show progress on standard error from now on, and no longer as in a notebook."""
+    watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
+    if not any(isinstance(each, CompileProgress) for each in watchers):
+        watchers.append(CompileProgress(stream or sys.__stderr__, clock))
+
+
+def in_notebook() -> None:
+    """Show progress on whatever is standard error at the time, unless a stream is chosen
+    already."""
+    if not any(isinstance(each, CompileProgress) for each in watchers):
+        watchers.append(NotebookProgress())
+
+
+def in_log(info: Callable[..., object]) -> None:
+    """Report progress in a log from now on."""
+    watchers.append(CompileLog(info))
+
+
+class CompileProgress(Watcher):
+    """Shows progress on a stream."""
+
+    def __init__(self, stream: TextIO | None, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._terminal = stream is not None and stream.isatty()
+        self._began_s: float | None = None
+        self._due_s = 0.0
+        self._shown = False
+
+    def compiling(self, kernel: str, number: int) -> None:
+        self._report(f"compiling kernel {number}, once for each release: {kernel}")
+
+    def waiting(self, kernel: str) -> None:
+        self._report(f"another process compiles kernels, waiting for it: {kernel}")
+
+    def compiled(self, kernel: str) -> None:
+        if self._shown and self._terminal and self._stream is not None:
+            self._stream.write(ERASE)
+            self._stream.flush()
+            self._shown = False
+
+    def _report(self, text: str) -> None:
+        now_s = self._clock()
+        if self._began_s is None:
+            self._began_s = now_s
+            self._due_s = now_s + (SILENT_S if self._terminal else SILENT_ELSEWHERE_S)
+        if self._stream is None or now_s < self._due_s:
+            return
+        self._due_s = now_s + (EVERY_S if self._terminal else EVERY_ELSEWHERE_S)
+        line = f"{text} ({now_s - self._began_s:.0f} s so far)"
+        self._stream.write(f"{ERASE}{line}" if self._terminal else f"{line}\n")
+        self._stream.flush()
+        self._shown = True
+
+
+class NotebookProgress(CompileProgress):
+    """Shows progress on whatever `sys.stderr` is then: a notebook shows it below the cell."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        super().__init__(None, clock)
+
+    def _report(self, text: str) -> None:
+        self._stream = sys.stderr
+        super()._report(text)
+
+
+class CompileLog(Watcher):
+    """Reports progress in a log, for the service: when compiling begins, and now and then."""
+
+    def __init__(self, info: Callable[..., object], clock: Clock = time.monotonic) -> None:
+        self._info = info
+        self._clock = clock
+        self._due_s = 0.0
+
+    def compiling(self, kernel: str, number: int) -> None:
+        self._report("compiling kernels", number=number)
+
+    def waiting(self, kernel: str) -> None:
+        self._report("another process compiles kernels: waiting for it")
+
+    def _report(self, event: str, **fields: int) -> None:
+        if (now_s := self._clock()) >= self._due_s:
+            self._due_s = now_s + EVERY_ELSEWHERE_S
+            self._info(event, **fields)

@@ -7,12 +7,11 @@ of any result. With 280,000 players, both stages take 0.50 us per update with it
 
 `fma(a, b, c)` is a b + c, rounded once. IEEE 754 defines its bits, so they are equal on every
 machine. It is one instruction if the processor has it (x86-64-v3, ARM), and otherwise a function of
-the C library that takes nanoseconds. Kernels call it where they need it. LLVM fuses nothing by
-itself (see `columns.kernels`).
+the C library that takes nanoseconds. LLVM fuses nothing by itself (`columns.kernels`).
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -57,19 +56,13 @@ def _prefetch(typing_context: Any, array: Any, row: Any, offset: Any) -> Any:
 
 prefetch: Callable[[Any, int, int], None] = cast(Any, intrinsic(_prefetch))
 
-
 X = TypeVar("X", float, np.float32)
 
 
-class _FusedMultiplyAdd(Protocol):
-    def __call__(self, a: X, b: X, c: X, /) -> X: ...
-
-
 def _fused(_: Any, a: Any, b: Any, c: Any) -> Any:
-    """The numba intrinsic for LLVM's operation on float64 or float32: its signature and its code
-    generator."""
+    """LLVM's operation on float64 or float32: its signature and its code generator."""
     assert a == b == c, f"a fused multiply-add of {a}, {b} and {c}"
     return a(a, a, a), lambda context, builder, signature, arguments: builder.fma(*arguments)
 
 
-fma = cast(_FusedMultiplyAdd, intrinsic(_fused))
+fma: Callable[[X, X, X], X] = cast(Any, intrinsic(_fused))

@@ -24,15 +24,13 @@ from llvmlite import binding as llvm
 
 from stream_rater.columns import kernel_files, linking
 from stream_rater.columns.compiling import SharedCache
-from stream_rater.columns.light_numba import numba
+from stream_rater.columns.linking import numba
 
 KERNEL_VERSION = 13
-"""The version of the kernels. It is raised by any change that can alter a bit of a rating. Parts
-carry it. Workers leave alone parts of newer kernels, and parts of kernels older than
-`pipeline.parts.schema.OLDEST_KERNEL`."""
+"""The version of the kernels, raised by any change that can alter a bit of a rating. Workers leave
+alone parts of newer kernels, and of older ones than `pipeline.parts.schema.OLDEST_KERNEL`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 
 _config: Any = numba.config
 
@@ -49,11 +47,8 @@ WHOLE_WIDTH = "-prefer-256-bit"
 
 
 def _instruction_level() -> str | None:
-    """The level that $NUMBA_CPU_NAME names; otherwise the widest of this machine, or the widest of
-    which there are shipped kernels. None on other architectures.
-
-    A wider level has more lanes, but gives the same bits.
-    """
+    """The level that $NUMBA_CPU_NAME names, or the widest of this machine, or the widest of shipped
+    kernels; None on other architectures. A wider level has more lanes, but gives the same bits."""
     if platform.machine() != "x86_64":
         return None
     if _config.CPU_NAME:  # numba's $NUMBA_CPU_NAME
@@ -68,7 +63,6 @@ def _instruction_level() -> str | None:
 
 _config.CPU_NAME = _instruction_level()
 _config.CPU_FEATURES = WHOLE_WIDTH if _config.CPU_NAME == WIDEST else ""
-
 
 MOST_CHECKS = 100
 """A loop over several rows of one array becomes vector instructions only if the compiler may first

@@ -9,13 +9,36 @@ and compiles it again. So a large kernel at the bottom of such calls is compiled
   compiled by itself.
 
 Before a kernel is loaded from a file, the kernels that it calls are loaded (`load_callees`).
+
+All else of the package imports numba from here, without the modules that no kernel uses, because
+whoever imports it first decides.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
-from stream_rater.columns.light_numba import numba
+UNUSED = ("scipy.linalg", "cffi", "yaml")
+"""Modules that numba uses where they are installed, but that no kernel uses: BLAS, which brings all
+of SciPy; C libraries; and a file of settings. They take as long to import as numba itself."""
+
+
+def _numba_without(unused: tuple[str, ...]) -> Any:
+    """Import those parts of numba that look for these modules, with the modules hidden."""
+    modules: dict[str, Any] = sys.modules
+    hidden = [name for name in unused if name not in modules]
+    modules.update(dict.fromkeys(hidden))  # None: the module cannot be imported
+    try:
+        import_module("numba.np.arraymath")
+        import_module("numba.core.typing.cffi_utils")
+    finally:
+        for name in hidden:
+            del modules[name]
+    return modules["numba"]
+
+
+numba = _numba_without(UNUSED)
 
 _codegen: Any = numba.core.codegen
 _compiler: Any = numba.core.compiler
@@ -49,8 +72,7 @@ class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
-        self.callees: dict[Entry, Any] = {}
-        """The kernels that it calls, with their code."""
+        self.callees: dict[Entry, Any] = {}  # The kernels that it calls, with their code.
 
     def add_linking_library(self, library: Any) -> None:
         """Call a kernel or have a copy of it. Numba does this for each function that is called."""

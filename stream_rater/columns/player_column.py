@@ -1,8 +1,9 @@
 """Players and their belief records as columns, which can also be read item by item."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TypeVar, overload
+from typing import Self, TypeVar, overload
 
 import numpy as np
 
@@ -38,6 +39,20 @@ class ColumnSequence(Sequence[T]):
 
     __slots__ = ()
 
+    @abstractmethod
+    def cut(self, first: int, last: int) -> Self:
+        """A view of the rows from `first` to before `last`."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> T | Self:
+        if isinstance(index, slice):
+            first, last, _ = index.indices(len(self))
+            return self.cut(first, last)
+        return next(iter(self[index : index + 1 or None]))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
@@ -54,8 +69,7 @@ class PlayerColumn(ColumnSequence[Player]):
 
     def __init__(self, ladders: LadderColumn, ladder: Ints, names: StringColumn) -> None:
         self.ladders = ladders
-        self.ladder = ladder
-        """(P,) the index in `ladders` of each player's ladder."""
+        self.ladder = ladder  # (P,) the index in `ladders` of each player's ladder.
         self.names = names
 
     @classmethod
@@ -73,16 +87,9 @@ class PlayerColumn(ColumnSequence[Player]):
         ladders = [self.ladders.texts[i] for i in self.ladder.tolist()]
         return iter(zip(ladders, self.names.texts(), strict=True))
 
-    @overload
-    def __getitem__(self, index: int) -> Player: ...
-    @overload
-    def __getitem__(self, index: slice) -> "PlayerColumn": ...
-    def __getitem__(self, index: int | slice) -> "Player | PlayerColumn":
-        if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
-            names = self.names.slice(first, last)
-            return PlayerColumn(self.ladders, self.ladder[first:last], names)
-        return next(iter(self[index : index + 1 or None]))
+    def cut(self, first: int, last: int) -> Self:
+        names = self.names.slice(first, last)
+        return type(self)(self.ladders, self.ladder[first:last], names)
 
     def take(self, rows: Ints) -> "PlayerColumn":
         """The players in these rows."""
@@ -96,8 +103,7 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
 
     def __init__(self, players: PlayerColumn, records: StringColumn) -> None:
         self.players = players
-        self.records = records
-        """(P,) the bytes of each player's belief record."""
+        self.records = records  # (P,) the bytes of each player's belief record.
 
     @classmethod
     def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":
@@ -115,15 +121,8 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
     def __iter__(self) -> Iterator[tuple[Player, bytes]]:
         return iter(zip(self.players, self.records.strings(), strict=True))
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[Player, bytes]: ...
-    @overload
-    def __getitem__(self, index: slice) -> "BeliefColumn": ...
-    def __getitem__(self, index: int | slice) -> "tuple[Player, bytes] | BeliefColumn":
-        if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
-            return BeliefColumn(self.players[first:last], self.records.slice(first, last))
-        return next(iter(self[index : index + 1 or None]))
+    def cut(self, first: int, last: int) -> Self:
+        return type(self)(self.players[first:last], self.records.slice(first, last))
 
 
 class RecordColumn(ColumnSequence["bytes | None"]):
@@ -132,10 +131,8 @@ class RecordColumn(ColumnSequence["bytes | None"]):
     __slots__ = ("is_present", "strings")
 
     def __init__(self, strings: StringColumn, is_present: Flags) -> None:
-        self.strings = strings
-        """(P,) the bytes of each record; any, where there is none."""
-        self.is_present = is_present
-        """(P,) whether there is a record."""
+        self.strings = strings  # (P,) the bytes of each record; any, where there is none.
+        self.is_present = is_present  # (P,) whether there is a record.
 
     @classmethod
     def of(cls, records: Sequence[bytes | None]) -> "RecordColumn":
@@ -183,12 +180,5 @@ class RecordColumn(ColumnSequence["bytes | None"]):
         each = zip(self.strings.strings(), self.is_present.tolist(), strict=True)
         return (record if present else None for record, present in each)
 
-    @overload
-    def __getitem__(self, index: int) -> bytes | None: ...
-    @overload
-    def __getitem__(self, index: slice) -> "RecordColumn": ...
-    def __getitem__(self, index: int | slice) -> "bytes | RecordColumn | None":
-        if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
-            return RecordColumn(self.strings.slice(first, last), self.is_present[first:last])
-        return next(iter(self[index : index + 1 or None]))
+    def cut(self, first: int, last: int) -> Self:
+        return type(self)(self.strings.slice(first, last), self.is_present[first:last])

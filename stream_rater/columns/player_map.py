@@ -1,9 +1,8 @@
 """A hash map from players to numbers, which looks up thousands of players in one call.
 
 The key of a player is a fingerprint of 64 bits: the shard, and as many bits of a hash of ladder and
-id as fit beside it. Two players of a shard may have the same fingerprint. So the map may store only
-numbers that do no harm if they are read for the other player, too: at worst, a player waits
-needlessly.
+id as fit beside it. Two players of a shard may have the same. So the map may store only numbers
+that do no harm if they are read for the other player, too: at worst, a player waits needlessly.
 """
 
 from collections.abc import Sequence
@@ -20,8 +19,7 @@ from stream_rater.columns.strings import SECRET_KEY, StringColumn
 Fingerprints = npt.NDArray[np.uint64]
 
 SHARD_BITS = 20
-"""The number of lowest bits of a fingerprint, which contain the shard. No topic has more shards
-than fit into them."""
+"""The lowest bits of a fingerprint, which contain the shard. No topic has more shards."""
 IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
 TAKEN = np.uint64(1 << 63)  # The bit that is set in each fingerprint, so that none is 0.
 NOTHING = -1  # Stands for no number, because stored numbers are never below 0.
@@ -64,8 +62,7 @@ def shards_in(players: Fingerprints) -> Ints:
 
 @kernel
 def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
-    """The indices of the players ordered by shard, stable within a shard; and the end of each
-    shard in this order."""
+    """The indices of the players ordered by shard, stably; and the end of each shard in them."""
     ends = np.zeros(1 + np.int64((players & IN_SHARD).max()), np.int64)
     for player in players:
         ends[np.int64(player & IN_SHARD)] += 1
@@ -164,10 +161,8 @@ class PlayerMap:
         return self._size
 
     def put(self, players: Fingerprints, numbers: Ints) -> Ints:
-        """Store a number for each player. Returns (n,) the number stored before, or NOTHING.
-
-        If a player occurs twice, the last number counts.
-        """
+        """Store a number for each player. Returns (n,) the number stored before, or NOTHING. If a
+        player occurs twice, the last number counts."""
         while 2 * (self._size + len(players)) > len(self._table):
             self._grow()
         before = _put(self._table, self._stored, players, numbers)

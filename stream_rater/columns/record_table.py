@@ -92,8 +92,7 @@ def _put(
     fingerprints: Fingerprints, owners: Ints, names: Bytes, starts: Ints, ends: Ints,
     records: Bytes, firsts: Ints, lasts: Ints, now: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Store these entries. Returns the growth of the number of entries, and how many were
-    evicted."""
+    """Store these entries. Returns by how many the table grew, and how many were evicted."""
     added = evicted = 0
     for i in range(len(ends)):
         first = _first_slot(fingerprints[i], len(taken))
@@ -147,11 +146,9 @@ def _forget(taken: Fingerprints, fingerprints: Fingerprints) -> int:
 
 
 def _zeros(count: int, dtype: Any) -> Any:
-    """(count,) zeros in memory of small pages.
-
-    NumPy asks for huge pages. Since entries are spread over the table, the first few thousand of
-    them would then occupy all of it, and wait until the system has filled it with zeros.
-    """
+    """(count,) zeros in memory of small pages. NumPy asks for huge ones, of which the first few
+    thousand entries, spread as they are, would occupy all, and wait until they are filled with
+    zeros."""
     size = np.dtype(dtype).itemsize
     memory = mmap.mmap(-1, max(1, count * size))
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
@@ -160,19 +157,14 @@ def _zeros(count: int, dtype: Any) -> Any:
 
 
 class RecordTable:
-    """The newest records of players, by owner and name, in a bounded amount of memory.
-
-    An owner is a number that the caller chooses, for example one for each ladder of each opened
-    shard. Entries of another owner are not found. So a caller that takes a new number has dropped
-    all entries of the old one, and their slots are taken by and by.
-    """
+    """The newest records of players, by owner and name, in a bounded amount of memory. An owner is
+    a number that the caller chooses. A caller that takes a new one, for example for each ladder of
+    each opened shard, has dropped all entries of the old one: their slots are taken by and by."""
 
     def __init__(self, most_bytes: int) -> None:
-        """`most_bytes` bounds the memory of the table. If it is less than one set takes, nothing is
-        stored."""
+        """`most_bytes` bounds the memory. If it is less than one set takes, nothing is stored."""
         self._most_bytes = most_bytes
-        self.evictions = 0
-        """The number of entries that gave way to others."""
+        self.evictions = 0  # The number of entries that gave way to others.
         self._reserve(SHORTEST)
 
     def _reserve(self, room: int) -> None:
@@ -203,12 +195,9 @@ class RecordTable:
     def find(
         self, owners: Ints, names: StringColumn, fingerprints: Fingerprints
     ) -> tuple[Flags, StringColumn]:
-        """(n,) whether each player's record is in the table, and (n,) copies of the records; an
-        empty string stands for a record that is not there.
-
-        `owners` (n,) and `names` (n,) say which players. `fingerprints` (n,) are any numbers but 0
-        that are the same at each call for a player, and differ between most players.
-        """
+        """(n,) whether each player's record is in the table, and (n,) copies of the records, else
+        empty strings. `owners` (n,) and `names` (n,) say which players. `fingerprints` (n,), not 0,
+        are the same at each call for a player, and differ between most players."""
         slots, sizes = _slots_of(
             *self._columns, fingerprints, owners, names.data, names.starts, names.ends, self._tick()
         )
@@ -218,8 +207,7 @@ class RecordTable:
         return slots != NO_SLOT, StringColumn(data, ends - sizes, ends)
 
     def may_contain(self, fingerprints: Fingerprints) -> Flags:
-        """(n,) whether an entry has each fingerprint, whoever's it is. It does not count as
-        used."""
+        """(n,) whether an entry has each fingerprint, whoever's it is. It is not used by that."""
         return _are_taken(self._taken, fingerprints)
 
     def put(
@@ -260,8 +248,7 @@ class RecordTable:
         return self._taken, self._owner, self._sizes, self._used, self._data, self._room
 
     def _tick(self) -> int:
-        """The time of a call: the number of calls. Before it exceeds 32 bits, all entries become
-        equally old."""
+        """The number of calls. Before it exceeds 32 bits, all entries become equally old."""
         self._now += 1
         if self._now == 2**32:
             self._used[:] = 0

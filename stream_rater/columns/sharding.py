@@ -63,17 +63,13 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
 
 
 ANYWHERE = 0
-"""Stands for the number of partitions of a log whose records may lie in any partition, as in a
-file."""
+"""The number of partitions of a log whose records may lie in any, as in a file."""
 
 
 @lru_cache(10_000)
 def partition_of(ladder: str, partitions: int) -> int:
     """The partition of `round-completed`, which has `partitions` partitions, that contains a
-    ladder's rounds.
-
-    Kafka's default partitioner puts a record with the ladder as its key there.
-    """
+    ladder's rounds. Kafka's default partitioner puts a record with the ladder as its key there."""
     return int(shards_of([ladder], partitions)[0])
 
 

@@ -58,8 +58,7 @@ def _round(a: Word, b: Word, c: Word, d: Word) -> State:
 
 @inlined
 def _bytes_at(data: Bytes, at: Word, count: Word) -> Word:
-    """`count` bytes, at most a word, as a little-endian number. If `count` is a constant, this is
-    compiled to a single load."""
+    """`count` bytes, at most a word, little-endian. A constant `count` gives a single load."""
     number = Word(data[at])
     for k in range(ONE, count):
         number |= Word(data[at + k]) << Word(BYTE_BITS * k)
@@ -103,5 +102,5 @@ def hashed(key: Key, data: Bytes, start: int, end: int) -> Word:
 
 @inlined
 def derived(key: Key, of: Word) -> Key:
-    """A key derived from another key and a hash `of` something: each hash has a key of its own."""
+    """A key derived from another key and a hash `of` something, so that each has its own."""
     return Key(Word(key.low ^ of), key.high)

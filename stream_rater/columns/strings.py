@@ -4,8 +4,7 @@ Python strings are made only where they are shown or sent. For millions of names
 longer than decoding the names and looking them up.
 
 Names come from outside. So each table that stores them takes its slots from their hashes under
-SECRET_KEY. These hashes are valid within this process only: nothing that is stored, sent or shown
-depends on them.
+SECRET_KEY. Nothing that is stored, sent or shown depends on these hashes of one process.
 """
 
 import secrets
@@ -22,8 +21,7 @@ NEW_LINE = 10
 
 SECRET_KEY = Key(np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
 """The key is drawn once per process, so that nobody outside can choose names that share a slot. It
-is an argument of kernels, because numba would compile a global into them and store it on the
-disk."""
+is an argument of kernels: numba would compile a global into them and store it on disk."""
 
 FEW = 32  # Up to this many hashes are all compared with each other.
 
@@ -33,8 +31,7 @@ NO_BYTES, NO_PLACES = np.empty(0, np.uint8), np.empty(0, np.int64)
 
 
 class StringColumn(msgspec.Struct, gc=False):
-    """Strings in UTF-8, with the start and the end of each. The bytes between strings may be
-    anything."""
+    """Strings in UTF-8, with the start and end of each. Between them may be any bytes."""
 
     data: Bytes
     starts: Ints
@@ -61,8 +58,7 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def concat(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of all these columns, one column after the other. They are copied, with
-        nothing between them."""
+        """The strings of these columns in turn, copied, with nothing between them."""
         starts = np.concatenate([each.starts for each in columns])
         ends = np.concatenate([each.ends for each in columns])
         data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -75,8 +71,8 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def joined(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of all these columns, one column after the other. Columns that share their
-        bytes go on sharing them, and the bytes of others are copied."""
+        """The strings of these columns in turn. Columns that share their bytes go on sharing them,
+        and the bytes of others are copied."""
         data, firsts = list[Bytes](), dict[int, int]()
         size = 0
         for each in columns:
@@ -96,8 +92,7 @@ class StringColumn(msgspec.Struct, gc=False):
         return len(self.ends)
 
     def take(self, rows: Ints, *, compact: bool = False) -> "StringColumn":
-        """The strings in these rows. If `compact`, they are copied, so that the bytes of the others
-        can be freed."""
+        """The strings in these rows, copied if `compact`, so that the others can be freed."""
         starts, ends, data = self.starts[rows], self.ends[rows], self.data
         if compact:
             data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -133,11 +128,8 @@ class StringColumn(msgspec.Struct, gc=False):
 
 @kernel
 def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Copy data[start:end] to `out` at `at`. Returns where the copy ends in `out`.
-
-    The indices are unsigned. Signed ones may count from the end, and checking for that at each byte
-    takes five times as long as the copying.
-    """
+    """Copy data[start:end] to `out` at `at`; return its end there. The indices are unsigned: signed
+    ones may count from the end, and checking for that takes five times as long as copying."""
     to, of = np.uint64(at), np.uint64(start)
     for k in range(np.uint64(end - start)):
         out[to + k] = data[of + k]
@@ -203,8 +195,7 @@ def _in_lines(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 @kernel
 def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
-    """The first row of each different string, and (n,) the index of the string of each row among
-    these."""
+    """The first row of each different string, and (n,) the index of each row's among them."""
     slots = 1
     while slots < 2 * len(ends):
         slots *= 2
@@ -233,8 +224,7 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
 
 
 def distinct(strings: StringColumn) -> tuple[StringColumn, Ints]:
-    """The different strings, in order of appearance, and (n,) the index of the string of each row
-    among these."""
+    """The different strings, as they appear, and (n,) the index of each row's among them."""
     firsts, which = _distinct(strings.data, strings.starts, strings.ends, SECRET_KEY)
     return strings.take(firsts), which
 
@@ -252,3 +242,86 @@ def compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
 @kernel
 def _compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
     return compact(data, starts, ends, out, at)
+
+
+# --- times, in the form of RFC 3339 that nearly all clients write ---
+
+UNUSUAL = np.iinfo(np.int64).min
+"""A time in another form, which `events.parse_time` parses, or a text that is no time."""
+
+SHAPE = np.frombuffer(b"0000-00-00T00:00:00", np.uint8).copy()
+"""The form of a time, in which 0 stands for any digit."""
+ZERO, NINE, POINT, PLUS, MINUS, COLON, ZULU = b"09.+-:Z"
+MOST_DECIMALS = 6  # The most decimals of a second; more would be rounded.
+FIRST_YEAR, LAST_YEAR = 1000, 9998
+DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
+DAYS_BEFORE_MONTH = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64)
+DAYS_BEFORE_1970 = 719_162
+"""The number of days from the first day of year 1 to the first day of 1970."""
+
+
+@inlined
+def _two(data: Bytes, at: int) -> int:
+    return int(10 * (np.int64(data[at]) - ZERO) + np.int64(data[at + 1]) - ZERO)
+
+
+@inlined
+def _zone_s(data: Bytes, at: int, end: int) -> int:
+    """The seconds by which the time zone at the end of the text is ahead of UTC, or UNUSUAL."""
+    if end - at == 1 and data[at] == ZULU:
+        return 0
+    if end - at != 6 or (data[at] != PLUS and data[at] != MINUS) or data[at + 3] != COLON:
+        return UNUSUAL
+    for i in (at + 1, at + 2, at + 4, at + 5):
+        if not ZERO <= data[i] <= NINE:
+            return UNUSUAL
+    hours, minutes = _two(data, at + 1), _two(data, at + 4)
+    if hours > 23 or minutes > 59:
+        return UNUSUAL
+    ahead_s = hours * HOUR_S + minutes * MINUTE_S
+    return ahead_s if data[at] == PLUS else -ahead_s
+
+
+@inlined
+def _seconds(data: Bytes, start: int, end: int) -> int:
+    for i in range(len(SHAPE)):
+        c = data[start + i]
+        if not ZERO <= c <= NINE if SHAPE[i] == ZERO else c != SHAPE[i]:
+            return UNUSUAL
+    year = 100 * _two(data, start) + _two(data, start + 2)
+    month, day = _two(data, start + 5), _two(data, start + 8)
+    hour, minute, second = _two(data, start + 11), _two(data, start + 14), _two(data, start + 17)
+    if not (FIRST_YEAR <= year <= LAST_YEAR and 1 <= month <= 12):
+        return UNUSUAL
+    leap = int(year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
+    most = DAYS_BEFORE_MONTH[month] - DAYS_BEFORE_MONTH[month - 1] + leap * (month == 2)
+    if not 1 <= day <= most or hour > 23 or minute > 59 or second > 59:
+        return UNUSUAL
+    at = start + len(SHAPE)
+    if data[at] == POINT:
+        first = at = at + 1
+        while at < end and ZERO <= data[at] <= NINE:
+            at += 1
+        if not 1 <= at - first <= MOST_DECIMALS:
+            return UNUSUAL
+    ahead_s = _zone_s(data, at, end)
+    if ahead_s == UNUSUAL:
+        return UNUSUAL
+    before = year - 1
+    days = 365 * before + before // 4 - before // 100 + before // 400 - DAYS_BEFORE_1970
+    days += DAYS_BEFORE_MONTH[month - 1] + leap * (month > 2) + day - 1
+    return int(days * DAY_S + hour * HOUR_S + minute * MINUTE_S + second - ahead_s)
+
+
+@kernel
+def _all_seconds(data: Bytes, starts: Ints, ends: Ints) -> Ints:
+    found = np.full(len(ends), UNUSUAL)
+    for i in range(len(ends)):
+        if ends[i] - starts[i] > len(SHAPE):
+            found[i] = _seconds(data, starts[i], ends[i])
+    return found
+
+
+def seconds(texts: StringColumn) -> Ints:
+    """(n,) the Unix seconds of each time, rounded down; UNUSUAL where a time has another form."""
+    return _all_seconds(texts.data, texts.starts, texts.ends)

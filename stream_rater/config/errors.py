@@ -58,8 +58,7 @@ def missing(package: str, name: str) -> str:
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """A context for imports of packages that the extra `name` installs. Raises MissingExtra if an
-    import fails."""
+    """A context for imports of packages of the extra `name`. Raises MissingExtra if one fails."""
     try:
         yield
     except ImportError as error:

@@ -179,8 +179,7 @@ def ladders_of_settings(settings: Settings) -> Ladders:
 # that refuses the login may not know the new password yet, or no longer know the old one.
 
 PATIENCE_S = 60.0
-"""How long a server may refuse the present password, in seconds: it may learn a new one later than
-the file does."""
+"""How long, in s, a server may refuse the present password, which it may learn late."""
 
 
 class Credentials(NamedTuple):
@@ -228,12 +227,9 @@ class ChangingCredentials:
         return self._last
 
     def is_final(self, used: Credentials) -> bool:
-        """Whether a process should end because a server refused this login.
-
-        It should if nothing comes from a file. If the file has changed since the login, a retry may
-        succeed. Else the refusal becomes final once the server has refused the same login again and
-        again, for PATIENCE_S.
-        """
+        """Whether a process should end because a server refused this login. It should if nothing
+        comes from a file. If that has changed since, a retry may succeed. Else the refusal becomes
+        final once the server has refused the same login again and again, for PATIENCE_S."""
         if not self._file:
             return True
         if self.read() != used:

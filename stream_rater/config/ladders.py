@@ -15,12 +15,10 @@ from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 
 T = TypeVar("T")
 
-TEMPLATE = "*"
-"""The ladder id that stands for every ladder that is not named."""
+TEMPLATE = "*"  # The ladder id that stands for every ladder that is not named.
 FILE_LIMITS = ""
 """Stands among the ladders for the limits of the whole file. No ladder has this id."""
-NOT_KNOWN = "-"
-"""The fingerprint of a ladder that a file does not know."""
+NOT_KNOWN = "-"  # The fingerprint of a ladder that a file does not know.
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,8 +37,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The parameters and limits of a ladder's rounds at one offset of the log. One is made for each
-    round."""
+    """The parameters and limits of a ladder's rounds at one offset; one is made for each round."""
 
     rating: RatingConfig
     limits: Limits
@@ -156,9 +153,9 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return sorted({0, *(named.offsets if named is not None else ())})
 
     def history(self, ladder: str) -> tuple[str, ...]:
-        """The history of a ladder's terms: one entry `offset:fingerprint` for each change, from
-        offset 0 on. The fingerprint is NOT_KNOWN where the file has no terms, and the ladder's
-        records are rejected. The history of FILE_LIMITS has the limits of size and depth."""
+        """The history of a ladder's terms: an entry `offset:fingerprint` for each change, from
+        offset 0 on; NOT_KNOWN where the file has no terms, so that records are rejected. That of
+        FILE_LIMITS has the limits of size and depth."""
         if ladder == FILE_LIMITS:
             return (f"0:{self.limits.max_bytes} bytes, depth {self.limits.max_depth}",)
         return tuple(f"{at}:{_fingerprint(self.find(ladder, at))}" for at in self.offsets(ladder))
@@ -171,11 +168,8 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def _fingerprint(terms: Terms | None) -> str:
-    """A short hash of everything that decides the ratings, equal on every machine.
-
-    An option that is newer than the first release is hashed only if it is not the default, so that
-    workers of older releases get the same hash.
-    """
+    """A short hash of all that decides the ratings, equal on every machine. An option that is newer
+    than the first release is hashed only if it is not the default, as by older releases."""
     if terms is None:
         return NOT_KNOWN
     rating = for_fingerprint(terms.rating)

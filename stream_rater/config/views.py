@@ -1,8 +1,7 @@
 """The views of a ladder: who is listed, and the tiers.
 
-Only the read side uses them. They are no part of the terms by which rounds are rated, so they never
-change a belief, a fingerprint or the ladder's history, and workers with files that differ only in
-views agree.
+Only the read side uses them. They are no part of the terms by which rounds are rated: they change
+no belief, fingerprint or history, and workers with files that differ only in views agree.
 
 - A player leaves the list without an event, when the player has been idle for too long, or when
   sigma has drifted too far. Both moments follow from the player's newest event (`listed_until`).
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from stream_rater.columns.arrays import Flags
 
 DAY_S = 86_400
-NOT_LISTED = -math.inf
-"""The moment until which somebody is listed who is not listed at all."""
+NOT_LISTED = -math.inf  # The moment until which somebody is listed who is not listed at all.
 
 MoreThanZero = Annotated[float, Meta(gt=0, le=1e9)]
 Rounds = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -51,8 +49,7 @@ class Listing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self.min_rounds, self.max_sigma, self.idle_days
 
 
-LISTING = Listing()
-"""The listing of a ladder whose file has none."""
+LISTING = Listing()  # The listing of a ladder whose file has none.
 
 
 class Protection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -77,10 +74,8 @@ class TermsAt(NamedTuple):
     """What the views need of a ladder's rating parameters from an offset on."""
 
     from_offset: int
-    drift_per_day: float
-    """The variance that a day without a round adds to a belief, in points^2."""
-    most_sigma: float
-    """The sigma beyond which the drift does not raise it; may be infinite."""
+    drift_per_day: float  # The variance that a day without a round adds to a belief, in points^2.
+    most_sigma: float  # The sigma beyond which the drift does not raise it; may be infinite.
     provisional_rounds: int
 
 
@@ -152,10 +147,8 @@ class NewestFacts(NamedTuple):
     rounds: int
     provisional: bool
     sigma: float
-    offset: int
-    """The offset of the event in `round-completed`."""
-    played_s: int
-    """When the player's last round was completed, Unix seconds."""
+    offset: int  # The offset of the event in `round-completed`.
+    played_s: int  # When the player's last round was completed, Unix seconds.
 
 
 Rule = Literal["provisional", "min_rounds", "idle_days", "max_sigma"]
@@ -165,8 +158,7 @@ class Unmet(NamedTuple):
     """A rule that keeps a player off the list."""
 
     rule: Rule
-    value: float
-    """The player's rounds, days since the last round, or sigma."""
+    value: float  # The player's rounds, days since the last round, or sigma.
     bound: float
     """The fewest rounds, the days from which on nobody is listed, or the greatest sigma."""
 
@@ -180,8 +172,7 @@ def listed_until(views: Views, facts: NewestFacts) -> float:
 
 
 def why_not_listed(views: Views, facts: NewestFacts, at_s: float) -> Unmet | None:
-    """The first rule that keeps a player off the list at a time in Unix seconds; None if the player
-    is listed then."""
+    """The first rule that keeps a player off the list at a Unix time in s; None if none does."""
     listing, days = views.listing, max(at_s - facts.played_s, 0.0) / DAY_S
     if (unmet := _unmet_rounds(views, facts)) is not None:
         return unmet
@@ -239,17 +230,14 @@ def listed(views: Views, header: Any, at_s: float, offset: float = math.inf) -> 
 
 # --- tiers ---
 
-
-NOT_PROTECTED = -1
-"""The number of rounds up to which a player is protected who is not."""
+NOT_PROTECTED = -1  # The number of rounds up to which a player is protected who is not.
 
 
 class TierState(NamedTuple):
     """A player's tier after an event."""
 
     tier: str
-    protected_until: int
-    """The number of rounds up to which there is no demotion."""
+    protected_until: int  # The number of rounds up to which there is no demotion.
 
 
 def tier_of(views: Views, rating: float) -> str | None:
@@ -260,11 +248,8 @@ def tier_of(views: Views, rating: float) -> str | None:
 def tier_after(
     views: Views, before: TierState | None, rating: float, rounds: int
 ) -> TierState | None:
-    """A player's tier after an event with this displayed rating and number of rounds.
-
-    `before` is the tier before the event; None for a player without one. Another tier's hysteresis
-    has no effect. Returns None if the ladder has no tiers.
-    """
+    """A player's tier after an event with this displayed rating and number of rounds; None without
+    tiers. `before`: the tier before it, if any. Another tier's hysteresis has no effect."""
     if not views.tiers:
         return None
     by_rating = _index_of(views.tiers, rating)

@@ -10,11 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from stream_rater.contract.events import StrictEntry
 
-EVENT_TYPE = "event-type"
-"""The header that names the kind of a record in `round-completed`."""
+EVENT_TYPE = "event-type"  # The header that names the kind of a record in `round-completed`.
 
-ROUND = "round-completed"
-"""The kind of a round. A record of a round may name it or leave it out."""
+ROUND = "round-completed"  # The kind of a round. A record of a round may name it or leave it out.
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,8 +119,7 @@ _any_event = msgspec.json.Decoder(_AnyEvent).decode
 
 
 def kind_of_line(line: bytes) -> str:
-    """The field `event_type` of a line of a file. Empty for a round, and for a line that is not
-    JSON."""
+    """The field `event_type` of a line of a file; empty for a round, or what is not JSON."""
     if b'"event_type"' not in line:
         return ""
     try:

@@ -1,5 +1,4 @@
-"""The errors of effects and state machines. A machine starts over after a Trouble; the other errors
-end it."""
+"""The errors of effects and machines. A machine starts over after a Trouble, and ends by others."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
@@ -12,8 +11,7 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 class Trouble(Exception):
-    """An effect failed, or its outcome is unknown. The machine forgets all its state and starts
-    over."""
+    """An effect failed, or its outcome is unknown. The machine forgets all, and starts over."""
 
     cause: Cause = "kafka"
 
@@ -25,14 +23,13 @@ class Trouble(Exception):
 
 
 class LogTrouble(Trouble):
-    """Kafka failed: a delivery, commit or transaction failed, has an unknown outcome, or was
-    fenced."""
+    """Kafka failed: a delivery, commit or transaction failed, was fenced, or ended unknown."""
 
 
 class Regrouped(LogTrouble):
     """The consumer group has a new generation since the last poll. The commit had no effect, and
-    the producer is still usable. The next poll says which partitions the worker still owns; after
-    it the worker may commit again."""
+    the producer is usable. After the next poll, which says what is owned, the worker may commit
+    again."""
 
 
 class StoreTrouble(Trouble):
@@ -63,8 +60,7 @@ class Resharded(Unrecoverable):
 
 
 class OffsetsForgotten(Unrecoverable):
-    """Kafka no longer stores the estimators' committed offsets, and they cannot be derived from
-    anything else."""
+    """Kafka has lost the estimators' committed offsets, which follow from nothing else."""
 
     def __init__(self, least: Mapping[int, int]) -> None:
         lowest = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
@@ -120,8 +116,7 @@ class LadderEventsMismatch(Unrecoverable):
 
 
 class Repartitioned(Unrecoverable):
-    """Partitions were added to `round-completed`. The rounds of a ladder would be split over two
-    partitions."""
+    """Partitions were added to `round-completed`: a ladder's rounds would be split over two."""
 
     def __init__(self, partition: int, partitions: int) -> None:
         super().__init__(
@@ -132,53 +127,44 @@ class Repartitioned(Unrecoverable):
 
 
 REJECTIONS: Mapping[str, str] = {
-    "malformed":
-        "it is not valid JSON or MessagePack, or does not have the shape of a round; for a "
-        "correction or a seed also: `event-type` names no kind, or it has an unknown field",
+    "malformed": "it is not valid JSON or MessagePack, or does not have the shape of a round; for "
+        "a correction or a seed also: `event-type` names no kind, or it has an unknown field",
     "too-large": "it is larger than `max_bytes`, or Kafka's client refused to decompress it",
     "too-deep": "its nesting is deeper than `max_depth`",
-    "unknown-ladder":
-        "its ladder is not in the ladders file (or only from a later offset on), and there is "
-        "no template `\"*\"`",
+    "unknown-ladder": "its ladder is not in the ladders file (or only from a later offset on), "
+        'and there is no template `"*"`',
     "too-few-entries": "it has fewer than two entries",
     "too-many-entries": "it has more than `max_entries` entries",
     "duplicate-player": "a player appears in it twice",
     "bad-rank": "an entry has neither a rank of at least 1 nor `dnf`",
     "bad-weight": "its weight is not greater than 0, or is over `max_weight`",
     "bad-shares": "there is not one share for each member, or a share is not in (0, 1]",
-    "bad-seat":
-        "its ladder uses seats, and a seat is not a text of 1 to 8 printable characters of ASCII",
+    "bad-seat": "its ladder uses seats, and a seat is not a text of 1 to 8 printable characters "
+        "of ASCII",
     "bad-score": "its ladder uses scores, and a score is not a finite number",
-    "bad-id":
-        "an id is empty, has the wrong type, or is over 128 bytes; or a player stands in a seed "
-        "twice",
-    "bad-time":
-        "`completed_at` is not an RFC 3339 time with a zone (such as `2026-11-20T20:15:05Z`), "
-        "is before 1900, or lies too far ahead of the record's arrival; of a removal: `from` "
-        "or `until` is not such a time, or `from` is not before `until`; of a seed or a reset: "
-        "`at` is not such a time, is before 1900, or lies too far ahead",
-    "duplicate-round":
-        "a valid record with the same ladder and round id lies within the duplicate window "
-        "before it",
+    "bad-id": "an id is empty, has the wrong type, or is over 128 bytes; or a player stands in a "
+        "seed twice",
+    "bad-time": "`completed_at` is not an RFC 3339 time with a zone (such as "
+        "`2026-11-20T20:15:05Z`), is before 1900, or lies too far ahead of the record's arrival; "
+        "of a removal: `from` or `until` is not such a time, or `from` is not before `until`; of "
+        "a seed or a reset: `at` is not such a time, is before 1900, or lies too far ahead",
+    "duplicate-round": "a valid record with the same ladder and round id lies within the "
+        "duplicate window before it",
     "wrong-partition": "it does not lie in its ladder's partition, murmur2(ladder) mod partitions",
-    "corrections-refused":
-        "it is a correction, seed or reset of a ladder that takes none at its offset "
-        "([`corrections`](ladders.md#limits))",
+    "corrections-refused": "it is a correction, seed or reset of a ladder that takes none at its "
+        "offset ([`corrections`](ladders.md#limits))",
     "unknown-round": "it corrects a round that is not an accepted round of its ladder before it",
     "unknown-player": "it removes or merges a player without a counted round on its ladder",
     "already-voided": "it voids a round that is already voided",
     "bad-amend": "it amends a seed or a reset, which can only be voided",
     "bad-merge": "it merges a player into itself, or two players who met in a round",
-    "bad-season":
-        "its `season` is not greater than the last one's, or `season`, `keep` or `sigma` is "
-        "out of bounds",
-    "bad-seed":
-        "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with `rounds` "
-        "out of bounds, or with no player or more than 5,000",
+    "bad-season": "its `season` is not greater than the last one's, or `season`, `keep` or "
+        "`sigma` is out of bounds",
+    "bad-seed": "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with "
+        "`rounds` out of bounds, or with no player or more than 5,000",
 }  # fmt: skip
-"""Why a record is rejected, by error code. The codes from `corrections-refused` on are for
-corrections only, and the last one is for seeds and resets. Each text continues the words "The
-record was rejected because"."""
+"""Why a record is rejected, by error code; from `corrections-refused` on for corrections only, the
+last for seeds and resets. The texts go on after "The record was rejected because"."""
 
 
 class Outdone(Exception):
@@ -194,8 +180,7 @@ class LayoutMismatch(Exception):
 
 
 class StoreMismatch(Exception):
-    """The Redis server is reachable and must not be used. The text is one line with its address and
-    the remedy."""
+    """The Redis server is there, but must not be used. The text: its address and the remedy."""
 
 
 class Unusable(Unrecoverable):

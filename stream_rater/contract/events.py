@@ -25,8 +25,7 @@ ROUND_REJECTED = "round-rejected"
 
 ESTIMATORS = "stream-rater-estimators"
 """The consumer group that reads `round-completed`, without the topic prefix before it."""
-UPDATERS = "stream-rater-updaters"
-"""The consumer group that reads `performance-estimated`."""
+UPDATERS = "stream-rater-updaters"  # The consumer group that reads `performance-estimated`.
 
 LOG_LOST = "log-lost"
 """The cause of an event that a rebuild publishes because the rounds of older events were lost."""
@@ -39,14 +38,12 @@ MOST_BYTES = 1_000_000
 """The most bytes of a part, of a correction part and of a ladder event. Every topic that workers
 accept allows a message of this size with its headers, compressed or not."""
 LEAST_BYTES = 1_048_588
-"""The least `max.message.bytes` that workers accept for a topic that they write to. It is Kafka's
-default."""
+"""The least `max.message.bytes` of a topic that workers write to. It is Kafka's default."""
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 
-SOURCE = "stream-rater"
-"""The `source` of every CloudEvent."""
+SOURCE = "stream-rater"  # The `source` of every CloudEvent.
 
 
 def cloud_event_headers(event_id: str, kind: str, time_: str) -> list[tuple[str, Any]]:
@@ -90,14 +87,12 @@ class StrictEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A round that rejects unknown fields. A message without unknown fields decodes as
-    RoundCompleted does."""
+    """A round that rejects unknown fields. Others are decoded as by RoundCompleted."""
 
     standings: list[StrictEntry]  # type: ignore[assignment]
 
 
-ABSENT = msgspec.Raw(b"")
-"""The value of a field that is not in the message."""
+ABSENT = msgspec.Raw(b"")  # The value of a field that is not in the message.
 
 
 class LenientEntry(Entry, frozen=True, gc=False):
@@ -191,14 +186,12 @@ def escape(part: str) -> str:
 
 
 def offset_of(value: bytes | None) -> int:
-    """`offset` of a `rating-changed` event in JSON; -1 if the record has no value, as after an
-    erasure."""
+    """`offset` of a `rating-changed` event in JSON; -1 without a value, as after an erasure."""
     return rating_changed_from_json(value).offset if value else -1
 
 
 def joined(*parts: str) -> str:
-    """Join escaped parts with colons into a key or event id. Different parts never give the same
-    result."""
+    """Join escaped parts with colons into a key or event id. Other parts give other results."""
     return ":".join(map(escape, parts))
 
 
@@ -208,7 +201,6 @@ def shown(text: str) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Convert an RFC 3339 time with a zone to Unix seconds, rounded down. Raises ValueError for any
-    other text."""
+    """The Unix seconds of an RFC 3339 time with a zone, rounded down; else raises ValueError."""
     since: timedelta = _timestamp(to_json(text)) - EPOCH
     return since.days * 86_400 + since.seconds

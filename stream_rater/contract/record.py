@@ -1,23 +1,20 @@
-"""The input of both machines: a record of a Kafka topic with its headers, and the key of a belief.
+"""A record of a Kafka topic with its headers, and what is exchanged with a log of rounds.
 
-Among the headers may be a W3C trace context. The context in a round's headers is copied to the
-headers of its rating events, byte for byte and without being read, whether or not tracing is on;
-the workers' spans are children of it. So a part that is written twice has the same bytes both
-times, and neither an event's value nor a belief contains the context. Headers are untrusted input:
-a context that is invalid or too long is dropped.
+A W3C trace context in a round's headers is copied to the headers of its rating events, byte for
+byte and without being read, whether or not tracing is on; the workers' spans are children of it. So
+a part that is written twice has the same bytes, and neither an event's value nor a belief contains
+the context. Headers are untrusted input: a context that is invalid or too long is dropped.
 """
 
 import zlib
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
-Player = tuple[str, str]
-"""(ladder, player id): the key of a belief."""
+Player = tuple[str, str]  # (ladder, player id): the key of a belief.
 
-ANY_OFFSET = -1
-"""The offset of a record that may get any offset."""
+ANY_OFFSET = -1  # The offset of a record that may get any offset.
 
 Headers = Sequence[tuple[str, bytes | None]]
 """A record's headers as Kafka returns them. The value of a header may be None."""
@@ -30,8 +27,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     offset: int
     value: bytes | None
     headers: Headers = ()
-    received_s: float = 0.0
-    """The time when the log received the record, in Unix seconds."""
+    received_s: float = 0.0  # The time when the log received the record, in Unix seconds.
     key: bytes | None = None
     unreadable: str = ""
     """Why the value cannot be read: the record's batch decompresses to more bytes than the worker
@@ -62,8 +58,7 @@ if it has no further fields."""
 PARENT_LENGTH: Final = 55
 
 VALID_STATE: Final = r"^[ -~]*\Z"
-STATE_LENGTH: Final = 512
-"""The length in characters that every system should be able to propagate."""
+STATE_LENGTH: Final = 512  # The length in characters that every system should be able to propagate.
 
 
 class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -98,3 +93,61 @@ def _valid(parent: str, state: str) -> Trace | None:
         return msgspec.convert((parent, state), Trace)
     except msgspec.ValidationError:
         return None
+
+
+# --- submitting rounds to a log, on Kafka or in a file ---
+
+
+class RecordPlace(NamedTuple):
+    """The place of a record in `round-completed`."""
+
+    partition: int
+    offset: int
+
+
+class NewRecord(NamedTuple):
+    """A record to append to `round-completed`."""
+
+    partition: int
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+class NotAppended(NamedTuple):
+    """The reason why a record was not acknowledged. After `unavailable` the record may be in the
+    log all the same. After `busy` and `too-large` it is not."""
+
+    cause: Literal["busy", "unavailable", "too-large"]
+    detail: str
+
+
+Appended = RecordPlace | NotAppended  # The outcome of appending a record.
+
+REJECTIONS_BACK = 1000
+"""The number of the last offsets of each partition of `round-rejected` that a process which takes
+rounds reads at its start."""
+
+
+class RejectedRecord(NamedTuple):
+    """A record of `round-completed` that the workers rejected."""
+
+    place: RecordPlace
+    code: str
+    detail: str
+    ladder: str  # The ladder of the round; empty if it cannot be read, and for a correction.
+    round_id: str
+
+
+class WorkersProgress(NamedTuple):
+    """How far the workers are. The fields were read one after the other, in this order, which the
+    rules of `serve.door.read_your_writes` depend on."""
+
+    rated: list[int]
+    """For each partition of `round-completed`, the offset that the estimators committed."""
+    part_ends: list[int]  # For each shard, the end of its partition of `performance-estimated`.
+    applied: list[int]  # For each shard, the offset that the updaters committed.
+    change_ends: list[int]
+    """For each shard, the end of its partition of `rating-changed`, whether transactions are
+    pending or not."""
+    rejection_ends: list[int]  # The end of each partition of `round-rejected`.

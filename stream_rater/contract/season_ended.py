@@ -17,14 +17,11 @@ import msgspec
 
 from stream_rater.contract.events import UNDECODABLE, joined, shown, to_json
 
-PLAYERS_PER_PAGE = 5000
-"""The players of a page, except of the last one, which may have fewer."""
+PLAYERS_PER_PAGE = 5000  # The players of a page, except of the last one, which may have fewer.
 
-SEASON_ENDED = "season-ended"
-"""The name of the topic."""
+SEASON_ENDED = "season-ended"  # The name of the topic.
 
-BEFORE_SEASONS = 0
-"""The number that stands for the time before a ladder's first season."""
+BEFORE_SEASONS = 0  # The number that stands for the time before a ladder's first season.
 
 Kind = Literal["season-ended", "season-page-written", "season-kept"]
 """The kinds of records: a player's standing, the mark of a page, and the summary of a season."""

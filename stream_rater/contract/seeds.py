@@ -14,10 +14,8 @@ from msgspec import UNSET, UnsetType
 SEEDED = "players-seeded"
 RESET = "player-reset"
 
-MOST_PLAYERS = 5_000
-"""The most players of a seed."""
-MOST_SEED_BYTES = 512 * 1024
-"""The most bytes of a seed that our own producers send."""
+MOST_PLAYERS = 5_000  # The most players of a seed.
+MOST_SEED_BYTES = 512 * 1024  # The most bytes of a seed that our own producers send.
 
 
 class SeededPlayer(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
-from stream_rater.columns import compile_progress
+from stream_rater.columns import compiling
 from stream_rater.library import results
 from stream_rater.library.parameters import DEFAULT_SYSTEM, Parameters, rating_of
 from stream_rater.tables.reading import TableOptions, reading_of
@@ -68,7 +68,7 @@ class Ladder:
         self._rater = Rater(rating, chosen=bool(system or parameters))
 
     def _load(self) -> None:
-        compile_progress.in_notebook()
+        compiling.in_notebook()
         from stream_rater.library import answers, messages
 
         self._answers, self._messages = answers, messages

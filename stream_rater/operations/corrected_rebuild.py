@@ -25,11 +25,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.pipeline.corrections.correction_ports import (
-    CorrectionsByLadder,
-    RecordedCorrection,
-)
 from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
+from stream_rater.pipeline.ports import CorrectionsByLadder, RecordedCorrection
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Table, newcomers

@@ -35,7 +35,7 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
-from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
+from stream_rater.pipeline.parts import belief_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows
 from stream_rater.rating.model import Evidence
 from stream_rater.rounds.fastjson import runs
@@ -269,10 +269,10 @@ class Cutoff:
         if record.unreadable:
             raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
-            if correction_parts.is_correction(record.value or b""):
+            if belief_parts.is_correction(record.value or b""):
                 self._add_correction(record)
                 return
-            if seed_parts.is_seeded(record.value or b""):
+            if belief_parts.is_seeded(record.value or b""):
                 self._add_seeds(record)
                 return
             part = schema.decode(record.value or b"", self._newest_kernel(record), oldest=0)
@@ -297,7 +297,7 @@ class Cutoff:
 
     def _add_seeds(self, record: Record) -> None:
         """Note a seed part. The source offset of a row is that of its seed or reset."""
-        part = seed_parts.decode(record.value or b"", self._newest_kernel(record), oldest=0)
+        part = belief_parts.decode_seeds(record.value or b"", self._newest_kernel(record), oldest=0)
         self._add_part(record, part.shards, part.column, part.offset)
 
     def _newest_kernel(self, record: Record) -> int:
@@ -307,7 +307,9 @@ class Cutoff:
 
     def _add_correction(self, record: Record) -> None:
         """Note a correction part. The source offset of all its rows is the correction's offset."""
-        part = correction_parts.decode(record.value or b"", self._newest_kernel(record), oldest=0)
+        part = belief_parts.decode_correction(
+            record.value or b"", self._newest_kernel(record), oldest=0
+        )
         self.with_parts.add(record.partition)
         if not self._takes_effect(part.shards, record):
             return  # the sender's successor applies the correction again

@@ -24,9 +24,9 @@ from stream_rater.contract.events import (
 )
 from stream_rater.contract.seeds import SEEDED, SEEDS
 from stream_rater.operations.follow import in_utc, outcome_of
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.places.checks import disagreement
 from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record

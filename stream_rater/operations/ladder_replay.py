@@ -13,10 +13,10 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_validator import LogContext
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import LogStarts
 from stream_rater.places import checks
@@ -55,7 +55,7 @@ class LadderReplay:
         job = CorrectionJob(self.ladder, self.partition, end, None, (), accepted, log)
         _perform(job, {
             LogStarts: lambda _: dict(enumerate(place.starts())),
-            correction_ports.ReadAgain: lambda e: place.read_again(e.partition, e.first, e.end),
+            ports.ReadAgain: lambda e: place.read_again(e.partition, e.first, e.end),
             **place.checkpoint_actions(failed),
         })  # fmt: skip
         if job.deleted_before:

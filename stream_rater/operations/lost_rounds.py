@@ -36,7 +36,7 @@ from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Event, SourceCommit, SourceTail
 from stream_rater.pipeline.same_history import lost_rounds
-from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.pipeline.updater.belief_changes import correction_events
 from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages

@@ -30,8 +30,8 @@ from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.places import checks
 from stream_rater.places.port import Place, Standings
 from stream_rater.rating import record as belief_record

@@ -26,8 +26,8 @@ from msgspec import Raw, structs
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import UNDECODABLE, escape, shown
 from stream_rater.contract.record import Player, Record, header
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.ladder_history import LadderEvent, encode_corrections
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.replay.edited_log import EditedLog, Verdicts
 from stream_rater.rounds import decoder, seed_records
 from stream_rater.runtime.progress import counted

@@ -19,7 +19,7 @@ of the store does not change a history.
 - `restated`: a `rebuild` has rated all rounds of a ladder by this history. It replaces any earlier
   history.
 - `corrected`: corrections of a ladder were accepted, or wait for `corrections-applied`
-  (`correction_ports`). If two events give one correction the same state, the first counts.
+  (`ports.RecordedCorrection`). If two events give one correction the same state, the first counts.
 - `restated` with `replayed`: a `rebuild` of a log that had lost records took all rounds before
   these offsets. Parts and events that name lower ones may be of lost rounds.
 - `restated` with corrections: a `rebuild` has found these corrections of a ladder in the log. They
@@ -36,10 +36,7 @@ import msgspec
 
 from stream_rater.config.ladders import FILE_LIMITS, NOT_KNOWN
 from stream_rater.contract.events import MOST_BYTES
-from stream_rater.pipeline.corrections.correction_ports import (
-    CorrectionsByLadder,
-    RecordedCorrection,
-)
+from stream_rater.pipeline.ports import CorrectionsByLadder, RecordedCorrection
 
 T = TypeVar("T")
 
@@ -57,13 +54,11 @@ UNCONFIRMED = "not confirmed"
 
 
 class UnknownLadderEvent(ValueError):
-    """A ladder event that this release does not understand. The event is refused; its meaning is
-    never guessed."""
+    """A ladder event that this release does not understand. Its meaning is never guessed."""
 
 
 class LadderContradiction(Exception):
-    """The ladders file contradicts the ladder events, or announces a change too late. The text is
-    one line."""
+    """The ladders file contradicts the ladder events, or is too late. The text is one line."""
 
 
 class LadderEvent(msgspec.Struct, frozen=True):
@@ -140,8 +135,7 @@ def encode_corrections(corrections: CorrectionsByLadder) -> list[bytes]:
 
 
 def encode_restated_corrections(corrections: CorrectionsByLadder) -> list[bytes]:
-    """Encode ladder events which say that each ladder has these corrections and no others, as
-    messages."""
+    """Encode events which say that each ladder has these corrections and no others, as messages."""
     messages = []
     for ladder, of_ladder in corrections.items():
         pieces = [tuple(chunk) for chunk in _in_chunks(of_ladder)] or [()]
@@ -181,8 +175,7 @@ class LadderLog:
         self._corrected: dict[str, set[tuple[int, int]]] = {}
         """The places (`RecordedCorrection.place`) of the corrections of each ladder."""
         self._restated: dict[str, list[Sequence[RecordedCorrection]]] = {}
-        """By ladder, the corrections in the events that restate them, until the last of these
-        events is read."""
+        """By ladder, the restated corrections, until the last of their events is read."""
         self.replayed: dict[int, int] = {}
         """By partition, the largest offset of `LadderEvent.replayed`."""
 
@@ -222,9 +215,9 @@ class LadderLog:
     def _restate(
         self, ladder: str, chunk: Sequence[RecordedCorrection], event: LadderEvent
     ) -> None:
-        """Add one event of a series that restates a ladder's corrections. It does not count unless
-        all earlier events of its series were read. If they were not, a rebuild was stopped between
-        them, or Kafka has the event twice."""
+        """Add one event of a series that restates a ladder's corrections. It counts if all earlier
+        events of its series were read: else a rebuild was stopped between them, or Kafka has it
+        twice."""
         pieces = self._restated.setdefault(ladder, []) if event.number else []
         if event.number != len(pieces):
             return
@@ -262,8 +255,7 @@ class LadderLog:
                 self._in_force[ladder] = proposal.history
 
     def in_force(self, ladder: str) -> History:
-        """The history of a ladder that is in force, without undecided proposals; empty if there is
-        none."""
+        """The history of a ladder that is in force, without any proposal; empty if none is."""
         return self._in_force.get(ladder, ())
 
     @property
@@ -300,8 +292,7 @@ def offset_of(entry: str) -> int:
 
 
 def continues(file_history: History, in_force: History) -> bool:
-    """Whether `file_history` begins with all of `in_force`, which is not empty, and has further
-    entries."""
+    """Whether `file_history` begins with all of `in_force`, which is not empty, and goes on."""
     return len(file_history) > len(in_force) > 0 and tuple(file_history[: len(in_force)]) == tuple(
         in_force
     )
@@ -319,8 +310,7 @@ def first_contradiction(file_history: History, in_force: History) -> float:
 
 
 def allowed_before(file_history: History, in_force: History) -> float:
-    """The offset before which rounds may be rated: the first offset at which the two histories
-    differ at all."""
+    """The offset before which rounds may be rated: the first at which the histories differ."""
     next_offset = (
         offset_of(file_history[len(in_force)]) if len(file_history) > len(in_force) else math.inf
     )

@@ -49,8 +49,7 @@ class Observer:
         """A record was rejected and will be written to `round-rejected`."""
 
     def partitions_paused(self, partitions: frozenset[int]) -> None:
-        """Exactly these partitions are paused from now on, because too many of their records were
-        rejected."""
+        """Exactly these partitions are paused now: too many of their records were rejected."""
 
     def working_on(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
         """A context manager around the work on a wave or on a batch of parts. `rounds` yields its
@@ -66,21 +65,19 @@ class Observer:
     def beliefs_applied(
         self, shard: int, end: int, applied: int, repeated: int, *, refilled: bool
     ) -> None:
-        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief, and
-        `repeated` rows were ignored. `refilled`: the store had lost these rows, and their events
-        were already published."""
+        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief,
+        `repeated` rows were ignored. `refilled`: the store had lost these rows, whose events are
+        published."""
 
     def seeds_without_effect(self, shard: int, end: int, rows: int) -> None:
         """Among the rows of a seed part before offset `end` of a shard, this many changed nothing:
         the player of a seed already has a round, or the player of a reset has none."""
 
     def records_looked_up(self, cached: int, read: int) -> None:
-        """Of the belief records that a batch or a wave needs, this many were cached, and the others
-        were read from the store."""
+        """Of the belief records that a batch or wave needs, so many were cached or read."""
 
     def records_cached(self, evicted: int, bytes_used: int) -> None:
-        """Records were cached. For that, so many others were `evicted`. All that are cached take
-        `bytes_used` bytes."""
+        """Records were cached, and so many others evicted. All that are cached take these bytes."""
 
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
@@ -94,8 +91,7 @@ class Observer:
         """The work on a correction is done. `refused` corrections were rejected in it."""
 
     def seeded(self, ladder: str, partition: int, offset: int, rows: int) -> None:
-        """All parts of a seed or a reset at this partition and offset were acknowledged. It has
-        this many rows."""
+        """All parts of a seed or a reset, of so many rows, were acknowledged."""
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         """The next unfinished offset of each of these partitions."""
@@ -104,12 +100,10 @@ class Observer:
         """Kafka deleted offsets [committed, start) of a partition before they were read."""
 
     def started_over(self, trouble: Trouble) -> None:
-        """An effect failed with this error. The machine dropped its state, and reads everything
-        again."""
+        """An effect failed with this error. The machine dropped its state, and starts over."""
 
     def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
-        """A ladder's rounds from this offset on wait, because this worker's file and the ladder
-        events disagree."""
+        """A ladder's rounds from this offset on wait: this worker's file and the events differ."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
         """The worker's file and the ladder events agree on these ladders."""

@@ -5,10 +5,10 @@ is a `Handler`: it has one method for each effect, and `effect.perform(driver)` 
 An effect on several shards is atomic for each shard alone, not for all of them together.
 """
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Callable, Collection, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -21,11 +21,9 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Handler(Protocol[R_co]):
-    """Performs every effect: it has a method for each, which takes the fields of the effect.
-
-    The methods return the outcome, or a generator that returns it if the driver can pause within an
-    effect. mypy refuses a driver that lacks a method.
-    """
+    """Performs every effect: it has a method for each, which takes the fields of the effect. The
+    methods return the outcome, or a generator that returns it if the driver can pause within an
+    effect. mypy refuses a driver that lacks a method."""
 
     def poll(self, effect: "Poll", /) -> R_co: ...
     def committed(self, partitions: frozenset[int], /) -> R_co: ...
@@ -60,14 +58,21 @@ class Handler(Protocol[R_co]):
     def drop_checkpoint(self, ladder: str, name: str, pieces: int, /) -> R_co: ...
 
 
-class Effect(ABC, Generic[T]):
-    """An operation that a driver performs, with an outcome of type T."""
+class Effect(Generic[T]):
+    """An operation that a driver performs, with an outcome of type T. The handler's method for it
+    has the name of the class: that of `ReadPriors` is `read_priors`."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    method: ClassVar[str]
 
-    @abstractmethod
+    def __init_subclass__(cls) -> None:
+        cls.method = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
     def perform(self, handler: Handler[R_co]) -> R_co:
         """Call the handler's method for this effect."""
+        method: Callable[..., R_co] = getattr(handler, self.method)
+        return method(*(getattr(self, field) for field in self.__match_args__))
 
 
 Step = Generator[Effect[Any], Any, T]
@@ -81,8 +86,7 @@ def ask(effect: Effect[T]) -> Step[T]:
 
 
 REGROUPING_S, REGROUPINGS = 0.05, 20
-"""After a commit raised Regrouped, a poll lasts REGROUPING_S. At most REGROUPINGS attempts are
-made."""
+"""A poll after Regrouped lasts REGROUPING_S; at most REGROUPINGS attempts are made."""
 
 C = TypeVar("C", bound=Effect[None])
 
@@ -91,11 +95,9 @@ def commit_through_regrouping(
     commit: Callable[[], C | None], poll: Callable[[], Step[None]]
 ) -> Step[C | None]:
     """Commit. After Regrouped, poll, and commit again for the partitions that are still owned.
-
     `commit` returns the effect for the partitions that the worker owns now, or None if it owns none
     of them. `poll` polls. Returns the effect that succeeded, or None. Raises Regrouped after
-    REGROUPINGS attempts.
-    """
+    REGROUPINGS attempts."""
     left = REGROUPINGS
     while (effect := commit()) is not None:
         try:
@@ -114,8 +116,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 def pause_s(troubles: int) -> float:
-    """Seconds to wait after this many failures in a row: 0 after the first, then doubling from
-    PAUSE_S up to LONGEST_PAUSE_S."""
+    """Seconds to wait after so many failures in a row: 0, then PAUSE_S, doubling to the longest."""
     return min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(troubles - 2, 10)) if troubles > 1 else 0.0
 
 
@@ -124,8 +125,7 @@ def pause_s(troubles: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The outcome of a poll. The machine handles lost partitions first, then gained ones, then
-    records."""
+    """The outcome of a poll. Lost partitions are handled first, then gained ones, then records."""
 
     now_s: float  # The time of the poll, monotonic seconds.
     lost: frozenset[int] = frozenset()
@@ -143,9 +143,8 @@ class Poll(Effect[Polled]):
 
     timeout_s: float
     no_fetch: bool = False
-    """Fetch no records, and ask for changes of ownership only: the machine already has as many as
-    it wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
-    time-out."""
+    """Fetch no records, but ask for changes of ownership: the machine has as many as it wants, or
+    pauses after a failure. Unless ownership changes, such a poll lasts the whole time-out."""
     paused: frozenset[int] = frozenset()  # Partitions to pause.
     gather_s: float = 0.0  # Seconds to wait for more records after the first one.
     enough: int = POLL_RECORDS  # The number of records at which the poll stops waiting for more.
@@ -156,18 +155,13 @@ class Poll(Effect[Polled]):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Effect[Mapping[int, int | None]]):
-    """Read the group's committed offsets once no transaction is pending on them. None: never
-    committed."""
+    """Read the group's committed offsets, none in a pending transaction. None: never committed."""
 
     partitions: frozenset[int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.committed(self.partitions)
-
 
 Tails = Mapping[int, int | None]
-"""By partition of `round-completed`, the checksum of the record before the committed offset, where
-it is known."""
+"""By partition of `round-completed`, the checksum before the committed offset, if known."""
 NO_TAILS: Tails = {}
 
 
@@ -183,19 +177,14 @@ class SourceCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommittedSource(Effect[Mapping[int, SourceCommit | None]]):
-    """Read the estimators' committed offsets once no transaction is pending on them. None: never
-    committed."""
+    """Read the estimators' committed offsets, as Committed does. None: never committed."""
 
     partitions: frozenset[int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.committed_source(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTail:
-    """The end of a partition of `round-completed`, and the checksum of the record before an
-    offset."""
+    """The end of a partition of `round-completed`, and the checksum before an offset."""
 
     end: int
     tail: int | None  # None: the log has no record there, or a damaged one.
@@ -204,13 +193,9 @@ class SourceTail:
 
 @dataclass(frozen=True, slots=True)
 class SourceTails(Effect[Mapping[int, SourceTail]]):
-    """Read the end of each of these partitions of `round-completed`, and the checksum of the record
-    before the given offset."""
+    """Read the end of these partitions of `round-completed`, and the checksum before an offset."""
 
     offsets: Mapping[int, int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.source_tails(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +210,7 @@ class OffsetEvidence:
     parts_deleted: bool
     """Whether Kafka deleted parts. If so, the parts do not show every round that was sent."""
     rejections_deleted: bool = False
-    """Whether Kafka deleted records of `round-rejected`. If so, a partition's last rejection may be
-    among them."""
+    """Whether records of `round-rejected`, a partition's last among them perhaps, are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +219,12 @@ class LookForOffsets(Effect[OffsetEvidence]):
 
     partitions: frozenset[int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.look_for_offsets(self.partitions)
-
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
-    """Read the first offset that the log still has, for each of these partitions of the input
-    topic."""
+    """Read the first offset that the log has of each of these partitions of the input topic."""
 
     partitions: frozenset[int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.log_starts(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +234,10 @@ class Seek(Effect[None]):
 
     offsets: Mapping[int, int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.seek(self.offsets)
-
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Effect[None]):
-    """Replace the producers. The new transactional producer fences and aborts what the old one left
-    open."""
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.new_producer()
+    """Replace the producers. The new transactional one fences and aborts what the old one left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +247,6 @@ class PartSums(Effect[Mapping[int, int | None]]):
 
     offsets: Mapping[int, int]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.part_sums(self.offsets)
-
 
 # --- the estimator's effects --------------------------------------------------------------------
 
@@ -288,13 +255,9 @@ class PartSums(Effect[Mapping[int, int | None]]):
 class ShardEnds(Effect[Sequence[int]]):
     """Read the end offset of each partition that `performance-estimated` has now."""
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.shard_ends()
-
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
-    """Read the end offset of each shard. Raises Resharded if the number of shards is not
-    `shards`."""
+    """Read the end offset of each shard. Raises Resharded if there are not `shards` of them."""
     ends = yield from ask(ShardEnds())
     if len(ends) != shards:
         raise Resharded(shards, len(ends))
@@ -320,32 +283,22 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
     players: Mapping[int, PlayerColumn]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.read_priors(self.players)
-
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
-    """Write to the log how each ladder is rated, unless a ladder event says so already. If several
-    workers write such an event for one ladder, the first counts (`ladder_history`). Returns, by
-    ladder, the history by which rounds may be rated now."""
+    """Write to the log how each ladder is rated, unless a ladder event says so already; the first
+    of several counts (`ladder_history`). Returns the history by which rounds may be rated now, by
+    ladder."""
 
     histories: Mapping[str, Sequence[str]]
     only_read: Container[str] = ()  # The ladders about which nothing is written.
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.agree(self.histories, self.only_read)
-
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
-    """Send parts, given as (shard, bytes), to the log. Returns their offsets once all are
-    acknowledged."""
+    """Send parts, as (shard, bytes), to the log. Returns their offsets: all are acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.scatter(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,9 +311,9 @@ class Rejection:
     ladder: str = ""
     round_id: str = ""  # The ladder and the round id, as far as they could be read.
     decided_at: int | None = None
-    """The offset of the later record with which the rejection is committed: for a batched
-    correction the `corrections-applied` that validated it. None: it is committed with the record's
-    own offset."""
+    """The offset of the later record with which the rejection is committed: the
+    `corrections-applied` that validated a batched correction. None: it is committed with the
+    record's own."""
 
     @property
     def next_offset(self) -> int:
@@ -370,42 +323,32 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CommitSource(Effect[None]):
-    """Commit offsets of `round-completed`, and the rejections before them, in one transaction.
-
-    A transaction is used even without rejections. A plain commit that timed out may reach the
-    broker later and move the offsets back; records would then be rejected twice. Nothing fences a
-    plain commit while its sender is in the group. A new producer fences a transaction.
-    """
+    """Commit offsets of `round-completed`, and the rejections before them, in one transaction. A
+    transaction is used even without rejections. A plain commit that timed out may reach the broker
+    later and move the offsets back; records would then be rejected twice. Nothing fences a plain
+    commit while its sender is in the group. A new producer fences a transaction."""
 
     offsets: Mapping[int, int]
     rejections: Sequence[Rejection] = ()
     tails: Tails = field(default_factory=dict)
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.commit_source(self.offsets, self.rejections, self.tails)
-
 
 # --- the updater's effects ----------------------------------------------------------------------
-
 
 UNFINISHED = -1
 """The `applied` of a shard whose rebuild has begun. No log begins there, so no worker opens it. The
 calls of the rebuild then lower it, from VANISHED - 1 on, until the last one."""
 
 VANISHED = -2
-"""The `applied` of a shard from which another program deleted beliefs. No log begins there, so no
-worker opens it."""
+"""The `applied` of a shard from which another program deleted beliefs: no worker opens it."""
 
 EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all shards.
 
 REBUILT: Player = ("", "rebuilt")
-"""A key that no player has. A rebuild stores as its belief the offset after the mark that the
-rebuild wrote to the shard."""
-
+"""A key that no player has. Its belief is the offset after the mark of the last rebuild."""
 
 REBUILT_KEY = PlayerColumn.of((REBUILT,))
-"""The list of players that contains only REBUILT. Reading it returns a shard's position and the
-mark of its last rebuild."""
+"""The list of REBUILT alone: reading it returns a shard's position and its last mark."""
 
 NO_BELIEFS = BeliefColumn.of(())
 
@@ -417,13 +360,12 @@ class Position:
     applied: int = 0  # The next offset to apply: the store is the fold of all parts before it.
     start: int = 0  # The value of `applied` before the last call.
     fresh: bytes = b""
-    """The notes of the last call, for step 11: one bit for each of its rows, whether it was fresh;
-    the mu and sigma before each fresh row that is not its player's last one; and the last published
-    mu and sigma of beliefs that were unannounced (`changes`)."""
+    """The notes of the last call, for step 11 (`changes`): a bit for each row, whether it was
+    fresh; mu and sigma before each earlier fresh row of a player; those last published where
+    unannounced."""
     epoch: bytes = b""
-    """A random value that the last rebuild chose; empty before the first rebuild. It is needed
-    because a rebuild may leave `applied` unchanged, and a belief that was read before the rebuild
-    must not be written after it."""
+    """A random value that the last rebuild chose; empty before any. A rebuild may leave `applied`
+    unchanged, and a belief that was read before it must not be written after it."""
     tail: int | None = None
     """The checksum of the last record before `applied` (`contract.record`), which shows whether the
     store and the log are of the same history. None: unknown, or an older release wrote last."""
@@ -434,8 +376,7 @@ class Position:
         return self.applied < 0 and self.applied != VANISHED
 
     def advanced(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
-        """The position after a call from here up to `applied`, whose last record has the checksum
-        `tail`."""
+        """The position after a call up to `applied`, whose last record has the checksum `tail`."""
         return Position(applied, self.applied, fresh, self.epoch, tail)
 
 
@@ -458,9 +399,6 @@ class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
 
     players: Mapping[int, PlayerColumn]
 
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.read_beliefs(self.players)
-
 
 @dataclass(frozen=True, slots=True)
 class Application:
@@ -477,18 +415,13 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
-    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` or
-    epoch had another value; nothing was written to it. It is also False for a shard that became
-    VANISHED."""
+    """Write to each shard by compare-and-set. False for a shard whose `applied` or epoch had
+    another value, so that nothing was written to it, and for one that became VANISHED."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)
     """The events that the next Publish will send if the call succeeds. The driver may begin their
-    transaction while this call runs; no consumer sees them before the transaction commits. Any
-    effect other than Publish aborts the transaction."""
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.apply(self.applications, self.events)
+    transaction meanwhile; no consumer sees them before it commits. Any other effect aborts it."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -504,15 +437,12 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Publish(Effect[None]):
-    """Publish events and commit the shards' offsets in one transaction. If a driver began a
-    transaction with the events of an Apply, it goes on with that transaction only if these events
-    are equal (`Events.__eq__`: the same calls of the same shards). Otherwise it aborts it."""
+    """Publish events and commit the shards' offsets in one transaction: the one that the driver
+    began with the events of an Apply, if these are equal (`Events.__eq__`: the same calls of the
+    same shards). Otherwise that one is aborted."""
 
     events: Collection[Event]
     offsets: Mapping[int, int]
-
-    def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.publish(self.events, self.offsets)
 
 
 # --- corrections, as both machines see them -----------------------------------------------------
@@ -531,10 +461,34 @@ class RecordedCorrection(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, int]:
-        """The correction's offset and the offset at which it was applied. The pair is unique in its
-        ladder."""
+        """The offsets of the correction and of its application: a pair unique in its ladder."""
         return self.offset, self.at
 
 
 CorrectionsByLadder = Mapping[str, Sequence[RecordedCorrection]]
 """The corrections in the ladder events of each ladder, in the order of the events."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteCorrections(Effect[None]):
+    """Write the ladder events of corrections. They are in `ladders-noted` when this returns. An
+    event that exists already stays as it is. It is written before a later round of the ladder is
+    rated, so that a worker that takes the partition over knows for which players later rounds
+    count."""
+
+    corrections: CorrectionsByLadder
+
+
+@dataclass(frozen=True, slots=True)
+class NotedCorrections(Effect[CorrectionsByLadder]):
+    """Read all ladder events of corrections that exist now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain(Effect[Sequence[Record]]):
+    """Read records of a partition of `round-completed` from `first` to before `end`, in order: as
+    many as one fetch delivers, and at least one if there is any."""
+
+    partition: int
+    first: int
+    end: int

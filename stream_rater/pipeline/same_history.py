@@ -28,8 +28,7 @@ RECHECK_S = 5.0  # Seconds until a shard of another history is compared again.
 
 
 def log_too_short(reached: int, log_end: int) -> str:
-    """The reason why a log that ends at `log_end` cannot have led to the offset `reached`; empty if
-    it can."""
+    """Why a log that ends at `log_end` cannot have led to the offset `reached`; empty if it can."""
     if reached <= log_end:
         return ""
     return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
@@ -99,12 +98,11 @@ class HistoryMismatches:
         self._due_s = 0.0
 
     def take_over(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Step 1: raise the floors to the ends of the shards' logs, and compare the stores of all
-        shards with their logs."""
+        """Step 1: raise the floors to the ends of the logs, and compare all stores with them."""
         progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
 
     def recheck(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Compare again, when AGAIN_S have passed, the shards that had another history."""
+        """Compare again, when RECHECK_S have passed, the shards that had another history."""
         if self._mismatched and now_s >= self._due_s:
             yield from self._compare(sorted(self._mismatched), progress, now_s)
 

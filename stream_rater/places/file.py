@@ -26,8 +26,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
-from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
+from stream_rater.contract.record import REJECTIONS_BACK, Record, RejectedRecord, WorkersProgress
 from stream_rater.index import folder
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.parts.schema import mark

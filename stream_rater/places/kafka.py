@@ -23,10 +23,9 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS, cloud_event_headers, shown
-from stream_rater.contract.record import ANY_OFFSET, Record, header
-from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, WorkersProgress, header
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
@@ -322,19 +321,19 @@ class KafkaPlace(Place):
         checkpoints = self.store.checkpoints
         found = {
             **super().checkpoint_actions(None),
-            correction_ports.Checkpoints: lambda e: checkpoints.heads(e.ladder),
-            correction_ports.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
+            ladder_checkpoints.Checkpoints: lambda e: checkpoints.heads(e.ladder),
+            ladder_checkpoints.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
         }
         if failed is not None:
             checkpoints.on_failure = failed
             found |= {
-                correction_ports.WritePiece: lambda e: checkpoints.write(
+                ladder_checkpoints.WritePiece: lambda e: checkpoints.write(
                     e.ladder, e.name, e.number, e.data
                 ),
-                correction_ports.KeepCheckpoint: lambda e: checkpoints.keep(
+                ladder_checkpoints.KeepCheckpoint: lambda e: checkpoints.keep(
                     e.ladder, e.name, e.head
                 ),
-                correction_ports.DropCheckpoint: lambda e: checkpoints.drop(
+                ladder_checkpoints.DropCheckpoint: lambda e: checkpoints.drop(
                     e.ladder, e.name, e.pieces
                 ),
             }

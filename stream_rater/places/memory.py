@@ -15,8 +15,13 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.record import Record, checksum
-from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord, WorkersProgress
+from stream_rater.contract.record import (
+    REJECTIONS_BACK,
+    Record,
+    RejectedRecord,
+    WorkersProgress,
+    checksum,
+)
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.parts.schema import mark

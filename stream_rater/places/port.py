@@ -21,10 +21,9 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.record import ANY_OFFSET, Player, Record
-from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.contract.record import ANY_OFFSET, Player, Record, RejectedRecord, WorkersProgress
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.replay.log_reading import LogReader
 
@@ -32,11 +31,11 @@ CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
 Actions = Mapping[type, Callable[[Any], Any]]  # By the type of an effect, what performs it.
 NO_CHECKPOINTS: Actions = {
-    correction_ports.Checkpoints: lambda _: {},
-    correction_ports.ReadPiece: lambda _: None,
-    correction_ports.WritePiece: lambda _: True,
-    correction_ports.KeepCheckpoint: lambda _: True,
-    correction_ports.DropCheckpoint: lambda _: True,
+    ladder_checkpoints.Checkpoints: lambda _: {},
+    ladder_checkpoints.ReadPiece: lambda _: None,
+    ladder_checkpoints.WritePiece: lambda _: True,
+    ladder_checkpoints.KeepCheckpoint: lambda _: True,
+    ladder_checkpoints.DropCheckpoint: lambda _: True,
 }
 """Of a correction job that finds no checkpoint and writes none, but may believe that it does."""
 

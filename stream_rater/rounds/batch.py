@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_rater.columns import timestamps
+from stream_rater.columns import strings
 from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
@@ -270,8 +270,8 @@ def fill_from_heads(rounds: RoundBatch) -> None:
 
 def times_of(heads: Sequence[Round]) -> Ints:
     """(R,) the time of completion, Unix seconds; UNUSUAL where the text is not a valid time."""
-    times = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
-    for i in np.flatnonzero(times == timestamps.UNUSUAL).tolist():
+    times = strings.seconds(StringColumn.of([head.completed_at for head in heads]))
+    for i in np.flatnonzero(times == strings.UNUSUAL).tolist():
         if not time_mistake(heads[i].completed_at):
             times[i] = events.parse_time(heads[i].completed_at)
     return times

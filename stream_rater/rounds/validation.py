@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.columns import timestamps
+from stream_rater.columns import strings
 from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
@@ -314,7 +314,7 @@ RULES = tuple(ValidationRule(*rule) for rule in (
     ("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
     ("malformed", lambda c: c.rounds.unknown & (c.bounds.strict != 0),
      lambda c, i: c.mistake_in("unknown", i)),
-    ("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
+    ("bad-time", lambda c: c.rounds.time == strings.UNUSUAL, _time_message),
     ("bad-time", lambda c: c.rounds.time < EARLIEST,
      lambda c, i: "completed_at: before the year 1900"),
     ("bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message),

@@ -26,7 +26,7 @@ from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble, Trouble
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
+from stream_rater.contract.record import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s

@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from stream_rater.adapters.redis import encoding
-from stream_rater.columns import compile_progress, kernels, player_column, sharding, strings
+from stream_rater.columns import compiling, kernels, player_column, sharding, strings
 from stream_rater.config import errors, ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.updater import changes
@@ -138,7 +138,7 @@ def write_bytecode() -> None:
 
 def main() -> None:
     """Check, then compile for Elo-MMR; with `--all` for every system, and print each one's time."""
-    compile_progress.on_stderr()
+    compiling.on_stderr()
     write_bytecode()
     check()
     if "--all" not in sys.argv[1:]:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.contract.submissions import RecordPlace
+from stream_rater.contract.record import RecordPlace
 from stream_rater.serve.bodies import Problem
 
 MEDIA_TYPE = "application/problem+json"

@@ -15,7 +15,7 @@ from stream_rater.adapters.kafka.round_log import KafkaRoundLog
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.files import read_settings
 from stream_rater.contract.events import JSON
-from stream_rater.contract.submissions import NewRecord, RecordPlace
+from stream_rater.contract.record import NewRecord, RecordPlace
 from stream_rater.runtime import log
 from stream_rater.runtime.connections import ConnectionLimits, Server
 

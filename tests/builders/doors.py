@@ -14,7 +14,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
+from stream_rater.contract.record import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.runtime.engine import RoundLog
 from stream_rater.serve.door.accept import Door
 from stream_rater.serve.door.outcomes import Waiting

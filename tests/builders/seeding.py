@@ -10,7 +10,7 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
-from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
+from stream_rater.pipeline.parts.belief_parts import RecordInPart, SeedPart
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Seed

@@ -17,7 +17,7 @@ import msgspec
 from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
-from stream_rater.contract.submissions import RecordPlace
+from stream_rater.contract.record import RecordPlace
 from tests.chaos.crew import Violation
 from tests.judge.findings import Findings
 from tests.judge.judge import judged

@@ -28,7 +28,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.contract.submissions import RecordPlace
+from stream_rater.contract.record import RecordPlace
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation

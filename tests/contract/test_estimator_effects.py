@@ -18,26 +18,30 @@ from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_o
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import LEAST_BYTES, MOST_BYTES, to_json
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_ports import (
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.ladder_checkpoints import (
     Checkpoints,
-    CorrectionsByLadder,
     DropCheckpoint,
     KeepCheckpoint,
-    NoteCorrections,
-    NotedCorrections,
-    ReadAgain,
     ReadPiece,
-    RecordedCorrection,
     WritePiece,
 )
-from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ladder_history import (
     UNKNOWN,
     LadderContradiction,
     announce,
     encode_histories,
 )
-from stream_rater.pipeline.ports import Agree, LogStarts, Scatter
+from stream_rater.pipeline.ports import (
+    Agree,
+    CorrectionsByLadder,
+    LogStarts,
+    NoteCorrections,
+    NotedCorrections,
+    ReadAgain,
+    RecordedCorrection,
+    Scatter,
+)
 from tests import real
 from tests.contract.rigs import (
     ESTIMATOR,

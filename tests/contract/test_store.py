@@ -29,7 +29,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
 from stream_rater.contract.record import Player
 from stream_rater.contract.seeds import RESET
-from stream_rater.pipeline.parts.seed_parts import SeedPart
+from stream_rater.pipeline.parts.belief_parts import SeedPart
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     REBUILT,
@@ -43,8 +43,8 @@ from stream_rater.pipeline.ports import (
     ReadPriors,
     StoredShard,
 )
+from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import Change
-from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
 from tests.builders.seeding import seed_part
@@ -364,7 +364,7 @@ def stored(at: Performer, part: SeedPart) -> StoredShard:
 
 def applied(at: Performer, part: SeedPart, offset: int) -> Change:
     """Apply the part in a record at this offset."""
-    change = compute_seeds(batch_of(part, offset), {0: stored(at, part)})[0]
+    change = compute_given(batch_of(part, offset), {0: stored(at, part)})[0]
     assert apply(at, 0, change)
     return change
 
@@ -372,7 +372,7 @@ def applied(at: Performer, part: SeedPart, offset: int) -> Change:
 def again(at: Performer, part: SeedPart, offset: int) -> Sequence[bytes]:
     """The events of the last call, which applied the part in a record at this offset."""
     call = batch_of(part, offset)
-    return [each.value for each in build_seed_events_again(0, call, stored(at, part), offset)]
+    return [each.value for each in build_given_events_again(0, call, stored(at, part), offset)]
 
 
 def test_seeds_and_resets_follow_each_other(store: Performer) -> None:

@@ -28,7 +28,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
-from stream_rater.contract.submissions import NewRecord, NotAppended
+from stream_rater.contract.record import NewRecord, NotAppended
 from stream_rater.index.folder import Hold
 from stream_rater.index.follower import Follower
 from stream_rater.index.log import Watcher

@@ -19,7 +19,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.season_ended import PageWritten, SeasonKept, SeasonRecord, Standing
 from stream_rater.operations.ladder_replay import LadderReplay
-from stream_rater.pipeline.corrections.correction_ports import Checkpoints, ReadPiece
+from stream_rater.pipeline.corrections.ladder_checkpoints import Checkpoints, ReadPiece
 from stream_rater.places import opened
 from tests import real, rounds
 from tests.browser import tab

@@ -19,7 +19,7 @@ from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
-from stream_rater.contract.submissions import RecordPlace
+from stream_rater.contract.record import RecordPlace
 from tests.builders.doors import a_round
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.standalone import killed

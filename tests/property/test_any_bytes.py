@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.adapters.redis.encoding import belief_key, position_key
-from stream_rater.columns import timestamps
+from stream_rater.columns import strings
 from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER, Change, Ladder, Ladders, Limits
@@ -308,13 +308,13 @@ CLOCKS = st.tuples(
 @example([f"2026-{month:02}-{day}T00:00:00Z" for month in range(1, 13) for day in (30, 31)])
 def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
     """Every time found here equals the decoder's. All times of the usual form are found."""
-    assert timestamps.seconds(StringColumn.of([])).tolist() == []
-    for text, found in zip(texts, timestamps.seconds(StringColumn.of(texts)).tolist(), strict=True):
+    assert strings.seconds(StringColumn.of([])).tolist() == []
+    for text, found in zip(texts, strings.seconds(StringColumn.of(texts)).tolist(), strict=True):
         try:
             wanted = parse_time(text)
         except (ValueError, OverflowError):
             wanted = None
-        if found != timestamps.UNUSUAL:
+        if found != strings.UNUSUAL:
             assert found == wanted
         elif wanted is not None:
             usual = text[4] == "-" and text[10] == "T" and text[-1] == "Z" and len(text) <= 27

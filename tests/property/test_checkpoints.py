@@ -15,9 +15,9 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_validator import LogContext, QueuedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
 from stream_rater.rounds.decoder import kind_of

@@ -18,8 +18,8 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.rating.parameters import Elo
 from stream_rater.replay.edits import NO_EDITS, Edits, EntryEdit, EntryEdits, edited
 from stream_rater.rounds.batch import RoundBatch

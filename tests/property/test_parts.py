@@ -16,7 +16,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged, joined, to_json
 from stream_rater.contract.record import Record, Trace
 from stream_rater.pipeline.parts import decoder, schema, unpacking
-from stream_rater.pipeline.parts.correction_parts import CorrectionPart
+from stream_rater.pipeline.parts.belief_parts import CorrectionPart, SeedPart
 from stream_rater.pipeline.parts.decoder import PartView, rows_of
 from stream_rater.pipeline.parts.schema import (
     EVIDENCE_BYTES,
@@ -26,7 +26,6 @@ from stream_rater.pipeline.parts.schema import (
     RoundInPart,
     UnknownPart,
 )
-from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.shard import Shard, ShardBatch, next_batches

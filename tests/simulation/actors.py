@@ -12,17 +12,23 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.contract.errors import Trouble, Unrecoverable
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.lost_rounds import Closing
-from stream_rater.pipeline.corrections.correction_ports import (
+from stream_rater.pipeline.corrections.correction_validator import LogContext
+from stream_rater.pipeline.corrections.ladder_checkpoints import (
     DropCheckpoint,
     KeepCheckpoint,
-    NoteCorrections,
     WritePiece,
 )
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Apply, CommitSource, Effect, Publish, Scatter
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Effect,
+    NoteCorrections,
+    Publish,
+    Scatter,
+)
 from stream_rater.pipeline.same_history import REBUILD
 from stream_rater.pipeline.updater.updater import Updater
 

@@ -11,10 +11,9 @@ from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.estimator.priors import PriorsRead
+from stream_rater.pipeline.estimator.priors import CACHE_BYTES, BeliefCache, PriorsRead
 from stream_rater.pipeline.estimator.progress import LONGEST_IN_FLIGHT_S, InFlightWindow, Progress
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import CommitSource, Publish, Scatter, Seek, Step, StoredShard

@@ -11,20 +11,27 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.corrections import correction_validator
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import (
-    CorrectionsByLadder,
-    NoteCorrections,
-    RecordedCorrection,
+from stream_rater.pipeline.corrections.correction_validator import (
+    QueuedCorrection,
+    QueueLookahead,
+    Rejections,
 )
-from stream_rater.pipeline.corrections.correction_validator import Rejections
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import QueuedCorrection
-from stream_rater.pipeline.corrections.lookahead import QueueLookahead
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
-from stream_rater.pipeline.ports import CommitSource, Publish, Scatter, Step, StoredShard
+from stream_rater.pipeline.parts.belief_parts import CorrectionPart
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    CorrectionsByLadder,
+    NoteCorrections,
+    Publish,
+    RecordedCorrection,
+    Scatter,
+    Step,
+    StoredShard,
+)
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
@@ -77,7 +84,7 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
 
 class CorrectedTwice(Updater):
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        if batch.correction is not None:
+        if isinstance(batch.given, CorrectionPart):
             stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
         return super()._compute(batch, stored)
 

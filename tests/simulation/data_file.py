@@ -22,7 +22,7 @@ from stream_rater.adapters.sqlite.log import SqliteLog, read_records, read_rejec
 from stream_rater.adapters.sqlite.store import SqliteStore, all_beliefs
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
-from stream_rater.contract.submissions import NewRecord, RecordPlace
+from stream_rater.contract.record import NewRecord, RecordPlace
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Event

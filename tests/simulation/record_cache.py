@@ -11,6 +11,7 @@ from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
+from stream_rater.pipeline.parts.belief_parts import CorrectionPart, SeedPart
 from stream_rater.pipeline.ports import Apply, CommitSource, Poll, ReadBeliefs, Step, StoredShard
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.changes import Change
@@ -113,11 +114,11 @@ def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
 # --- what is cached -------------------------------------------------------------------------------
 
 
-def without_those_of(kind: str) -> type[Updater]:
+def without_those_of(kind: type[CorrectionPart | SeedPart]) -> type[Updater]:
     """What parts of one kind write is not cached."""
 
     def compute(self: Any, batch: ShardBatch, stored: Any) -> dict[int, Change]:
-        if getattr(batch, kind) is not None:
+        if isinstance(batch.given, kind):
             self.others |= batch.parts.keys()
         return Updater._compute(self, batch, stored)
 
@@ -157,7 +158,7 @@ def _reads(updater: Actor, player: str) -> bool:
 
 @catches(
     "cache-without-corrections", "cached records after corrections",
-    without_those_of("correction"),
+    without_those_of(CorrectionPart),
 )  # fmt: skip
 def round_after_a_correction(stage: Stage) -> None:
     """A correction changes a player whose record is cached. Then the player has a round."""
@@ -168,7 +169,7 @@ def round_after_a_correction(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-without-seeds", "cached records after seeds and resets", without_those_of("seeds"))
+@catches("cache-without-seeds", "cached records after seeds and resets", without_those_of(SeedPart))
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""
     estimator, updater = stage.rated(A0, B0)

@@ -15,7 +15,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import corrected_rebuild
 from stream_rater.operations import rebuild as command
-from stream_rater.pipeline.parts import correction_parts, schema, seed_parts
+from stream_rater.pipeline.parts import belief_parts, schema
 from stream_rater.pipeline.parts.schema import NotAPart
 from stream_rater.pipeline.same_history import lost_rounds
 from stream_rater.places.memory import MemoryPlace
@@ -127,10 +127,10 @@ def _cut_for(record: Record) -> float:
     """The number of shards that a part was cut for; any number if it is no part."""
     try:
         value = record.value or b""
-        if correction_parts.is_correction(value):
-            return correction_parts.decode(value, NEXT_KERNEL).shards
-        if seed_parts.is_seeded(value):
-            return seed_parts.decode(value, NEXT_KERNEL).shards
+        if belief_parts.is_correction(value):
+            return belief_parts.decode_correction(value, NEXT_KERNEL).shards
+        if belief_parts.is_seeded(value):
+            return belief_parts.decode_seeds(value, NEXT_KERNEL).shards
         return schema.decode(value, NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
@@ -139,11 +139,11 @@ def _cut_for(record: Record) -> float:
 def rows(record: Record) -> list[Row]:
     """The players and rounds of a part, or the correction or seeds; empty if it is no part."""
     try:
-        if seed_parts.is_seeded(record.value or b""):
-            seeded = seed_parts.decode(record.value or b"", NEXT_KERNEL)
+        if belief_parts.is_seeded(record.value or b""):
+            seeded = belief_parts.decode_seeds(record.value or b"", NEXT_KERNEL)
             return list(zip(seeded.column, seeded.offset.tolist(), strict=True))
-        if correction_parts.is_correction(record.value or b""):
-            corrected = correction_parts.decode(record.value or b"", NEXT_KERNEL)
+        if belief_parts.is_correction(record.value or b""):
+            corrected = belief_parts.decode_correction(record.value or b"", NEXT_KERNEL)
             return [((corrected.ladder, each), corrected.offset) for each in corrected.players]
         part = schema.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:

@@ -7,10 +7,9 @@ from unittest.mock import patch
 
 from stream_rater.adapters.local_driver import Steps
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_work import Work
+from stream_rater.pipeline.corrections.correction_validator import QueueLookahead
+from stream_rater.pipeline.corrections.correction_work import SeedWork, Work
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.lookahead import QueueLookahead
-from stream_rater.pipeline.corrections.seed_work import SeedWork
 from stream_rater.pipeline.estimator.admission import MakeCorrections
 from stream_rater.pipeline.estimator.estimator import Estimator
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags
+from stream_rater.pipeline.corrections.correction_work import QueuedSeed, SeedWork, Sent
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, Sent
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
-from stream_rater.pipeline.parts.seed_parts import SeedPart
+from stream_rater.pipeline.parts.belief_parts import SeedPart
 from stream_rater.pipeline.ports import CommitSource, Publish, ReadBeliefs, Scatter, Step, ask
-from stream_rater.pipeline.updater import seeded_changes
+from stream_rater.pipeline.updater import belief_changes
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.model import Table
 from stream_rater.rating.record import headers_of
@@ -34,9 +34,9 @@ def _all(part: SeedPart, before: Table) -> Flags:
     return np.ones(len(part), np.bool_)
 
 
-takes_any_row = within(Updater, "_compute", seeded_changes, "_takes", _all)
+takes_any_row = within(Updater, "_compute", belief_changes, "_takes", _all)
 """A row is fresh by its offset alone: whether the player has a round is not asked."""
-takes_late_rows = within(Updater, "_compute", seeded_changes, "_is_later", _all)
+takes_late_rows = within(Updater, "_compute", belief_changes, "_is_later", _all)
 """A row is fresh by the belief's rounds alone: its offset is not compared."""
 
 

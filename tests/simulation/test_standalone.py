@@ -16,7 +16,7 @@ from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite import store as tables
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.contract.errors import LogTrouble, RoundsLost
-from stream_rater.contract.submissions import NewRecord, RecordPlace
+from stream_rater.contract.record import NewRecord, RecordPlace
 from stream_rater.runtime.engine import Engine
 
 from . import oracle

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.local_driver import Steps
+from stream_rater.pipeline.parts.belief_parts import SeedPart
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Application,
@@ -170,7 +171,8 @@ class EventsByOffset(Updater):
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: StoredShard
     ) -> Events | None:
-        shard, rows = self._shards[number], call.rows if call.seeds is None else call.seeds
+        shard, given = self._shards[number], call.given
+        rows = given if isinstance(given, SeedPart) else call.rows
         if stored.position == shard.position:
             last = headers_of(stored.records)["last"]
             fresh = np.packbits(rows.offset == last).tobytes()

@@ -12,8 +12,7 @@ from stream_rater.adapters.kafka import reader, round_log, topics
 from stream_rater.adapters.kafka.reader import follow
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.contract.record import Record, WorkersProgress
 from stream_rater.index import folder
 from stream_rater.index.follower import Follower
 from stream_rater.index.log import Watcher

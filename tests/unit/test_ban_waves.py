@@ -13,14 +13,19 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.contract.seeds import MOST_PLAYERS
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import ReadAgain, RecordedCorrection
-from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE
+from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE, LogContext
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ports import CommitSource, Effect, Poll, Step
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Effect,
+    Poll,
+    ReadAgain,
+    RecordedCorrection,
+    Step,
+)
 from stream_rater.pipeline.updater.updater import Updater
 from tests.builders.lines import a_round
 
@@ -209,7 +214,7 @@ def test_what_waits_for_one_record_is_recorded_together() -> None:
             sent(crowd.log, "player-removed", ladder="m", player="p", batched=True)
             duel(crowd.log, 1_000, "new", "newer")
     crowd.work()
-    notes_sent = crowd.counts[correction_ports.NoteCorrections]
+    notes_sent = crowd.counts[ports.NoteCorrections]
     assert notes_sent <= 5 and crowd.counts[Poll] - polls <= 50
     notes = crowd.log.read().corrections
     assert [msgspec.json.decode(each.correction)["player"] for each in notes["l"]] == [

@@ -13,10 +13,14 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.estimator.priors import POSITIONS_EVERY_S, PriorReader
+from stream_rater.pipeline.estimator.priors import (
+    CACHE_BYTES,
+    POSITIONS_EVERY_S,
+    BeliefCache,
+    PriorReader,
+)
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.ports import Poll, Polled, Position, ReadBeliefs, StoredShard
 from stream_rater.pipeline.updater.updater import Updater

@@ -16,8 +16,8 @@ from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
+from stream_rater.pipeline.updater.belief_changes import correction_events
 from stream_rater.pipeline.updater.changes import Change, Disagreement
-from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.model import HEADER, Table

@@ -15,9 +15,15 @@ from unittest.mock import patch
 import pytest
 
 from stream_rater.cli.compile_kernels import USUAL, parts_for, side_by_side
-from stream_rater.columns import compile_progress, compiling
-from stream_rater.columns.compile_progress import CompileLog, CompileProgress, NotebookProgress
-from stream_rater.columns.compiling import SharedCache, Watcher, watchers
+from stream_rater.columns import compiling
+from stream_rater.columns.compiling import (
+    CompileLog,
+    CompileProgress,
+    NotebookProgress,
+    SharedCache,
+    Watcher,
+    watchers,
+)
 
 
 class Recorder(Watcher):
@@ -171,11 +177,11 @@ def test_a_notebook_shows_progress_where_it_looks(
 ) -> None:
     """On what is standard error then; by one watcher, however many ladders are made. A command's
     progress replaces the notebook's. The service logs it, by fields."""
-    monkeypatch.setattr(compile_progress, "watchers", some := list[Watcher]())
+    monkeypatch.setattr(compiling, "watchers", some := list[Watcher]())
     for _ in range(2):
-        compile_progress.in_notebook()
+        compiling.in_notebook()
     assert [type(each) for each in some] == [NotebookProgress]
-    for choose in (compile_progress.on_stderr, compile_progress.in_notebook):
+    for choose in (compiling.on_stderr, compiling.in_notebook):
         choose()
         assert [type(each) for each in some] == [CompileProgress]
     now = iter((0.0, 3.0))

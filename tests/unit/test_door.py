@@ -10,8 +10,7 @@ import pytest
 
 from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import CorrectionCause
-from stream_rater.contract.record import header
-from stream_rater.contract.submissions import NotAppended, RecordPlace, RejectedRecord
+from stream_rater.contract.record import NotAppended, RecordPlace, RejectedRecord, header
 from stream_rater.serve.door.accept import elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
 from stream_rater.serve.http.limits import Shares

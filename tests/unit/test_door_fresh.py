@@ -8,7 +8,7 @@ import pytest
 
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.contract.record import WorkersProgress
 from stream_rater.index.entries import IndexedPlayer
 from stream_rater.index.reader import Incomplete, PlayerView
 from stream_rater.serve.door.read_your_writes import FreshAnswers

@@ -10,7 +10,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import CorrectionCause
-from stream_rater.contract.submissions import RecordPlace, RejectedRecord, WorkersProgress
+from stream_rater.contract.record import RecordPlace, RejectedRecord, WorkersProgress
 from stream_rater.places.file import FilePlace
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.runtime.engine import EmbeddedEngine

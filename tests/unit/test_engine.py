@@ -19,7 +19,7 @@ from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
 from stream_rater.contract.errors import LogTrouble, Unrecoverable
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.submissions import NewRecord, RecordPlace
+from stream_rater.contract.record import NewRecord, RecordPlace
 from stream_rater.runtime import engine
 from stream_rater.runtime.engine import Full
 from tests.builders.lines import a_round

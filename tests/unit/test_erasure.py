@@ -21,8 +21,8 @@ from stream_rater.operations.rewriting import (
     Mentions,
     Pseudonym,
 )
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts

@@ -10,12 +10,19 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator import estimator as module
 from stream_rater.pipeline.estimator import input_partition
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.progress import READ_AHEAD
-from stream_rater.pipeline.ports import CommitSource, NewProducer, Poll, Polled, ReadPriors, Scatter
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    NewProducer,
+    NotedCorrections,
+    Poll,
+    Polled,
+    ReadPriors,
+    Scatter,
+)
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.builders import lines

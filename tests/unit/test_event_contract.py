@@ -24,7 +24,7 @@ from stream_rater.contract.record import Record, header
 from stream_rater.contract.season_ended import SEASON_ENDED
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.pipeline.updater.belief_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import MAX_TIME_LENGTH

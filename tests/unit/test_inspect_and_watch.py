@@ -24,10 +24,9 @@ from stream_rater.contract.events import CorrectionCause, to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations import follow, inspect
 from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_in
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.ports import Rejection
-from stream_rater.pipeline.updater.corrected_changes import correction_events
+from stream_rater.pipeline.ports import RecordedCorrection, Rejection
+from stream_rater.pipeline.updater.belief_changes import correction_events
 from stream_rater.places.kafka_topics import topic_line
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER

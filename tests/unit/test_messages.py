@@ -34,18 +34,17 @@ from stream_rater.contract.events import (
 )
 from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.corrections.correction_validator import LogContext, QueuedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
 from stream_rater.pipeline.ladder_history import UNKNOWN, encode_corrections, encode_histories
-from stream_rater.pipeline.parts import correction_parts, decoder, schema
+from stream_rater.pipeline.parts import belief_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import Rows, rows_of
 from stream_rater.pipeline.parts.schema import NotAPart, Part, RebuildMark, UnknownPart
-from stream_rater.pipeline.ports import Event, Rejection
+from stream_rater.pipeline.ports import Event, RecordedCorrection, Rejection
 from stream_rater.pipeline.updater.rating_events import NUMBERS, Events, encode_together
 from stream_rater.rating.model import DID_NOT_FINISH, HEADER
 from stream_rater.rating.parameters import Elo, RatingConfig, Season
@@ -399,10 +398,10 @@ def test_correction_parts_with_full_records() -> None:
     removed = PlayerRemoved(ladder=long_id(0), player=long_id(1))
     queued = QueuedCorrection(Record(0, 7, None), removed)
     work = work_on(queued)
-    found = [correction_parts.encode(work._part(some, rows)) for rows in cut(work, some)]
+    found = [belief_parts.encode_correction(work._part(some, rows)) for rows in cut(work, some)]
     assert len(found) > 1
     assert max(map(len, found)) <= MOST_BYTES
-    parts = [correction_parts.decode(each) for each in found]
+    parts = [belief_parts.decode_correction(each) for each in found]
     assert [player for each in parts for player in each.players] == players
     few = cut(work_on(queued, 2), ChangedPlayers(players[:5], some.records[:5]))
     assert list(map(len, few)) == [2, 2, 1]

@@ -9,9 +9,8 @@ from stream_rater.columns.player_map import TAKEN, Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_ports import ReadAgain
 from stream_rater.pipeline.estimator import progress as module
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES
+from stream_rater.pipeline.estimator.priors import CACHE_BYTES
 from stream_rater.pipeline.estimator.progress import (
     BUSY_S,
     FEW_ROUNDS,
@@ -25,6 +24,7 @@ from stream_rater.pipeline.ports import (
     Poll,
     Polled,
     Position,
+    ReadAgain,
     ReadBeliefs,
     ReadPriors,
     Scatter,

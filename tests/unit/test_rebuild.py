@@ -30,8 +30,8 @@ from stream_rater.operations.rebuild import (
     unproven_warning,
 )
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
-from stream_rater.pipeline.parts import correction_parts, schema
-from stream_rater.pipeline.parts.correction_parts import CORRECTION, CorrectionPart
+from stream_rater.pipeline.parts import belief_parts, schema
+from stream_rater.pipeline.parts.belief_parts import CORRECTION, CorrectionPart
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, Part, UnknownPart, mark
 from stream_rater.pipeline.ports import (
     NO_BELIEFS,
@@ -375,7 +375,7 @@ CORRECTED = CorrectionPart(
 def corrected_of(*parts: CorrectionPart, waits: int = 0) -> dict[Player, tuple[int, bytes]]:
     """What the cut-off knows after these parts, of which the last ones wait to be applied."""
     cutoff = Cutoff({0: len(parts) - waits}, {0: 0}, 1)
-    cutoff.add([Record(0, i, correction_parts.encode(part)) for i, part in enumerate(parts)])
+    cutoff.add([Record(0, i, belief_parts.encode_correction(part)) for i, part in enumerate(parts)])
     return cutoff.corrected
 
 

@@ -19,11 +19,14 @@ from stream_rater.contract.errors import LadderEventsMismatch
 from stream_rater.contract.events import MOST_BYTES, StrictEntry
 from stream_rater.contract.record import Record
 from stream_rater.operations.corrected_rebuild import to_restate
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
-from stream_rater.pipeline.corrections.correction_validator import CorrectionValidator
+from stream_rater.pipeline.corrections.correction_validator import (
+    CorrectionQueue,
+    CorrectionValidator,
+    LogContext,
+    QueuedCorrection,
+    QueueLookahead,
+)
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, recorded_correction
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.corrections.lookahead import CorrectionQueue, QueueLookahead
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     LadderLog,
@@ -31,6 +34,7 @@ from stream_rater.pipeline.ladder_history import (
     encode_histories,
     encode_restated_corrections,
 )
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.replay.checkpoint import IdFilter
 from stream_rater.replay.edited_log import AppliedCorrection, Verdicts
 from stream_rater.replay.edits import NO_EDITS

@@ -6,7 +6,6 @@ import pytest
 
 from stream_rater.contract.errors import OffsetsForgotten, Regrouped, Resharded, RoundsLost
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
@@ -18,6 +17,7 @@ from stream_rater.pipeline.ports import (
     LogStarts,
     LookForOffsets,
     NewProducer,
+    NotedCorrections,
     OffsetEvidence,
     PartSums,
     Poll,

@@ -14,9 +14,8 @@ import pytest
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
-from stream_rater.contract.record import Record, header
+from stream_rater.contract.record import Appended, NewRecord, NotAppended, Record, header
 from stream_rater.contract.seeds import SeededPlayer
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended
 from stream_rater.places.live_beliefs import UnratedLadder
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.pool import Pool

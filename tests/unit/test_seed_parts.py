@@ -12,11 +12,15 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET
-from stream_rater.pipeline.corrections.correction_work import PartOptions
-from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, by_turn
-from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
+from stream_rater.pipeline.corrections.correction_work import (
+    PartOptions,
+    QueuedSeed,
+    SeedWork,
+    by_turn,
+)
+from stream_rater.pipeline.parts import belief_parts, decoder, schema
+from stream_rater.pipeline.parts.belief_parts import SeedPart
 from stream_rater.pipeline.parts.schema import NotAPart, UnknownPart
-from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Scatter
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.stages import RatingRule, rule_of
@@ -45,9 +49,9 @@ def same(one: SeedPart, other: SeedPart) -> bool:
 ])  # fmt: skip
 def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
     """Records, rows and numbers, NaN among them."""
-    message = seed_parts.encode(given)
-    assert seed_parts.is_seeded(message)
-    assert same(seed_parts.decode(message), given)
+    message = belief_parts.encode_seeds(given)
+    assert belief_parts.is_seeded(message)
+    assert same(belief_parts.decode_seeds(message), given)
 
 
 def test_rows_that_are_taken_keep_their_records() -> None:
@@ -69,24 +73,24 @@ def test_rows_that_are_taken_keep_their_records() -> None:
 def test_who_takes_which_messages() -> None:
     """Releases that do not know seed parts refuse them, by their version. A part of rounds, a mark,
     and litter are none. Parts of a newer kernel wait, as all parts do."""
-    message = seed_parts.encode(seed_part((7, "ab")))
-    assert not correction_parts.is_correction(message)
+    message = belief_parts.encode_seeds(seed_part((7, "ab")))
+    assert not belief_parts.is_correction(message)
     assert decoder.read_all([message]) == [None]
     with pytest.raises(UnknownPart):
         decoder.read(message)
     with pytest.raises(UnknownPart):
         schema.decode(message)
     for message in (schema.encode(part((7, "ab"))), schema.mark(3), b"", b"litter"):
-        assert not seed_parts.is_seeded(message)
+        assert not belief_parts.is_seeded(message)
         with pytest.raises(NotAPart):
-            seed_parts.decode(message)
-    message = seed_parts.encode(seed_part((7, "ab")))
+            belief_parts.decode_seeds(message)
+    message = belief_parts.encode_seeds(seed_part((7, "ab")))
     elements = msgspec.msgpack.decode(message)
     elements[1] += 1
     newer = msgspec.msgpack.encode(elements)
     with pytest.raises(UnknownPart, match="newer release"):
-        seed_parts.decode(newer)
-    assert seed_parts.decode(newer, elements[1]).kernel == elements[1]
+        belief_parts.decode_seeds(newer)
+    assert belief_parts.decode_seeds(newer, elements[1]).kernel == elements[1]
 
 
 @cases("element, value, reason", [
@@ -98,12 +102,12 @@ def test_who_takes_which_messages() -> None:
     (PLAYERS, ["a", "a"], "stands in it twice"),
 ])  # fmt: skip
 def test_a_damaged_part_is_refused(element: int, value: object, reason: str) -> None:
-    elements = msgspec.msgpack.decode(seed_parts.encode(seed_part((7, "ab"))))
+    elements = msgspec.msgpack.decode(belief_parts.encode_seeds(seed_part((7, "ab"))))
     elements[element] = value
     with pytest.raises(UnknownPart, match=reason):
-        seed_parts.decode(msgspec.msgpack.encode(elements))
+        belief_parts.decode_seeds(msgspec.msgpack.encode(elements))
     with pytest.raises(UnknownPart, match="seed part"):
-        seed_parts.decode(msgspec.msgpack.encode(elements)[:-1])
+        belief_parts.decode_seeds(msgspec.msgpack.encode(elements)[:-1])
 
 
 # --- how seeds and resets are sent ----------------------------------------------------------------
@@ -126,7 +130,7 @@ def sent_of(
         step.send(list(range(len(effect.parts))))
     assert done.value.value is True
     (given,) = found
-    return [(s, seed_parts.decode(message)) for s, message in effect.parts], given
+    return [(s, belief_parts.decode_seeds(message)) for s, message in effect.parts], given
 
 
 def rows_of(parts: list[tuple[int, SeedPart]]) -> Iterator[tuple[int, str, int, float]]:

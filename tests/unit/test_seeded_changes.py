@@ -14,11 +14,11 @@ from stream_rater.config.ladders import Ladder
 from stream_rater.contract.events import Round, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
-from stream_rater.pipeline.parts import seed_parts
-from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
+from stream_rater.pipeline.parts import belief_parts
+from stream_rater.pipeline.parts.belief_parts import RecordInPart, SeedPart
 from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import Change, Disagreement
-from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.pipeline.updater.shard import Shard, ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating import record
@@ -41,13 +41,13 @@ from tests.rounds import as_json, ranked
 
 def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:
     shard = Shard.at(Position(applied=offset), offset, 1)
-    shard.read(Record(0, offset, seed_parts.encode(part)))
+    shard.read(Record(0, offset, belief_parts.encode_seeds(part)))
     return ShardBatch({0: shard.cut(10)})
 
 
 def applied(part: SeedPart, *records: bytes | None) -> Change:
     """The change that a part makes to these records of its players."""
-    return compute_seeds(batch_of(part), {0: StoredShard(Position(), list(records))})[0]
+    return compute_given(batch_of(part), {0: StoredShard(Position(), list(records))})[0]
 
 
 def again(part: SeedPart, change: Change, records: Sequence[bytes | None]) -> list[bytes]:
@@ -55,7 +55,7 @@ def again(part: SeedPart, change: Change, records: Sequence[bytes | None]) -> li
     written = dict(change.beliefs)
     names = [(part.ladder, each) for each in part.names.texts()]
     stored = [written.get(name, old) for name, old in zip(names, records, strict=True)]
-    events = build_seed_events_again(0, batch_of(part), StoredShard(change.position, stored), 0)
+    events = build_given_events_again(0, batch_of(part), StoredShard(change.position, stored), 0)
     return [each.value for each in events]
 
 
@@ -174,11 +174,11 @@ def test_events_before_the_committed_offset_are_published() -> None:
     part = seed_part((9, "ab"))
     change = applied(part, None, None)
     stored = StoredShard(change.position, [data for _, data in change.beliefs])
-    assert not build_seed_events_again(0, batch_of(part), stored, 1)
-    assert len(build_seed_events_again(0, batch_of(part), stored, 0)) == 2
+    assert not build_given_events_again(0, batch_of(part), stored, 1)
+    assert len(build_given_events_again(0, batch_of(part), stored, 0)) == 2
     damaged = StoredShard(dataclasses.replace(change.position, fresh=b""), stored.records)
     with pytest.raises(Disagreement):
-        build_seed_events_again(0, batch_of(part), damaged, 0)
+        build_given_events_again(0, batch_of(part), damaged, 0)
 
 
 def test_rows_are_counted_by_what_they_did() -> None:
@@ -186,7 +186,7 @@ def test_rows_are_counted_by_what_they_did() -> None:
     sent."""
     metrics = Metrics()
     part, records = seed_part((9, "abcd")), [None, belief(), belief(), belief(last=9)]
-    change = compute_seeds(batch_of(part), {0: StoredShard(Position(), records)})[0]
+    change = compute_given(batch_of(part), {0: StoredShard(Position(), records)})[0]
     with structlog.testing.capture_logs() as lines:
         updater = Updater(1, observer=ServiceObserver(metrics, "updater", log.logger("updater")))
         updater._report(0, change, refilled=False)

@@ -13,8 +13,14 @@ import msgspec
 from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Headers as RecordHeaders
-from stream_rater.contract.record import Record, Trace, header, trace_of
-from stream_rater.contract.submissions import RecordPlace, RejectedRecord
+from stream_rater.contract.record import (
+    Record,
+    RecordPlace,
+    RejectedRecord,
+    Trace,
+    header,
+    trace_of,
+)
 from stream_rater.pipeline.ports import Event, Rejection
 from stream_rater.pipeline.updater.rating_events import Events
 

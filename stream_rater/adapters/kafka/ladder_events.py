@@ -15,7 +15,7 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline import ladder_history
-from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
+from stream_rater.pipeline.ports import CorrectionsByLadder
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000

@@ -14,8 +14,7 @@ from stream_rater.adapters.kafka.records import Messages
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Record, checksum
-from stream_rater.contract.submissions import REJECTIONS_BACK, RejectedRecord
+from stream_rater.contract.record import REJECTIONS_BACK, Record, RejectedRecord, checksum
 from stream_rater.pipeline.ports import SourceTail
 from stream_rater.rounds.lines import PlainRecords
 

@@ -16,8 +16,7 @@ from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Trouble
-from stream_rater.contract.record import Record
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
+from stream_rater.contract.record import Appended, NewRecord, NotAppended, Record, RecordPlace
 
 ACKNOWLEDGED_S = 10.0
 """The seconds within which Kafka must acknowledge a record. After that its outcome is unknown."""

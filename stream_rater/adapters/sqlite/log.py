@@ -19,7 +19,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import ShardEvents
@@ -32,8 +32,8 @@ _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
 
 WRITES = (
     ports.Apply, ports.Scatter, ports.CommitSource, ports.Publish,
-    correction_ports.NoteCorrections, correction_ports.WritePiece, correction_ports.KeepCheckpoint,
-    correction_ports.DropCheckpoint,
+    ports.NoteCorrections, ladder_checkpoints.WritePiece, ladder_checkpoints.KeepCheckpoint,
+    ladder_checkpoints.DropCheckpoint,
 )  # fmt: skip
 """The effects that write, except Agree, which writes one message."""
 

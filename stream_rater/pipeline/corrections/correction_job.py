@@ -1,5 +1,4 @@
-"""Applies a ladder's corrections: reads the ladder's rounds again, and finds the beliefs that
-change.
+"""Applies a ladder's corrections: reads its rounds again, and finds the beliefs that change.
 
 The job is a pure function of the log before the corrections' offset c, and of the ladders file. So
 a repeated job gives the same beliefs, bit for bit. It reads the log in two passes:
@@ -15,20 +14,25 @@ that the corrections have made useless. It makes one at c, too, if the last chec
 behind.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections import correction_validator, lookahead
-from stream_rater.pipeline.corrections.correction_ports import ReadAgain, RecordedCorrection
+from stream_rater.pipeline.corrections import correction_validator as validation
+from stream_rater.pipeline.corrections.correction_validator import (
+    CorrectionQueue,
+    CorrectionValidator,
+    LogContext,
+    QueuedCorrection,
+    Rejections,
+    Steps,
+)
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits
 from stream_rater.pipeline.corrections.ladder_checkpoints import LadderCheckpoints, StartingPoint
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.ports import LogStarts, Step, ask
+from stream_rater.pipeline.ports import LogStarts, ReadAgain, RecordedCorrection, Step, ask
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
@@ -58,9 +62,9 @@ class CorrectionJob:
         self, ladder: str, partition: int, at: int, proposed: Sequence[QueuedCorrection] | None,
         waiting: Sequence[RecordedCorrection], accepted: Sequence[RecordedCorrection],
         log: LogContext,
-        queues: Sequence[lookahead.CorrectionQueue] = (),
-        rejections: correction_validator.Rejections | None = None,
-        *, make_ahead: lookahead.MakeAhead = lookahead.QueueLookahead,
+        queues: Sequence[CorrectionQueue] = (),
+        rejections: Rejections | None = None,
+        *, make_ahead: validation.MakeAhead = validation.QueueLookahead,
     ) -> None:  # fmt: skip
         """`waiting`: corrections before `at` that are applied together with the proposed ones.
         `accepted`: the ladder's corrections that were applied before, in that order.
@@ -74,19 +78,15 @@ class CorrectionJob:
         self.ladder = ladder
         self.partition = partition
         self.at = at
-        self.rejected: correction_validator.Rejections = []
-        """The proposed corrections that are rejected, once they are validated."""
-        self.accepted: list[QueuedCorrection] = []
-        """The proposed corrections that are accepted, once they are validated."""
-        self.ahead: dict[int, correction_validator.Rejections | None] = {}
-        """The verdicts on queued corrections, by their offset (`lookahead.QueueLookahead`)."""
+        self.rejected: Rejections = []  # The proposed corrections that are rejected,
+        self.accepted: list[QueuedCorrection] = []  # and those that are accepted, once validated.
+        self.ahead: dict[int, Rejections | None] = {}
+        """The verdicts on queued corrections, by their offset (`QueueLookahead`)."""
         self.deleted_before = 0
-        """The offset at which the log starts, if its first records were deleted; else 0. If they
-        were deleted, nothing is applied."""
+        """Where the log starts if its first records were deleted: nothing is applied; else 0."""
         self.checkpoint_players: int | None = None
         """The number of players in the checkpoint at `at`, if the job has made one."""
-        self.progress = 0.0
-        """The share of the work that is done, from 0 to 1."""
+        self.progress = 0.0  # The share of the work that is done, from 0 to 1.
         self._log = log
         self._queues = queues
         self._known_rejections = rejections
@@ -119,20 +119,15 @@ class CorrectionJob:
         """The time of the ladder's last round, seed or reset before `at`, as reported."""
         return self._read_so_far.completed_at
 
-    def _work(self) -> correction_validator.Steps[None]:
+    def _work(self) -> Steps[None]:
         if self._known_rejections is not None:
             self.rejected = list(self._known_rejections)
             return
         starts = yield from ask(LogStarts(frozenset([self.partition])))
         if start := starts[self.partition]:
             self.deleted_before = start
-            waiting = [
-                correction_validator.queued_of(self.partition, each)
-                for each in self._waiting.values()
-            ]
-            self.rejected = correction_validator.reject_incomplete_log(
-                [*self._proposed, *waiting], start
-            )
+            waiting = [validation.queued_of(self.partition, e) for e in self._waiting.values()]
+            self.rejected = validation.reject_incomplete_log([*self._proposed, *waiting], start)
             return
         if not (self._proposed or self._waiting or self._only_checkpoint):
             return
@@ -143,7 +138,7 @@ class CorrectionJob:
 
     # --- where to begin ---
 
-    def _validate_from_checkpoint(self) -> correction_validator.Steps[None]:
+    def _validate_from_checkpoint(self) -> Steps[None]:
         """Run the first pass from the newest usable checkpoint, or from the log's start."""
         if self._checkpoint_every:
             yield from self._checkpoints.find()
@@ -171,8 +166,7 @@ class CorrectionJob:
         self._starting_point = starting_point
         self._record_validator = self._log.validator()
         self._first_changed = NO_ROUND
-        """The offset of the first round that the proposed corrections change, once they are
-        validated."""
+        """The offset of the first round that the proposed corrections change, once validated."""
         self._read_so_far = starting_point.read
         self._edits = self._edits_before = NO_EDITS
         """The edits before the proposed corrections. `_edits` has those after them."""
@@ -182,9 +176,7 @@ class CorrectionJob:
         """The offset at which the job begins."""
         return self._starting_point.offset
 
-    def _validator_for(
-        self, queue: lookahead.CorrectionQueue
-    ) -> correction_validator.CorrectionValidator:
+    def _validator_for(self, queue: CorrectionQueue) -> CorrectionValidator:
         """The validator of this ladder's corrections. If the job begins at the log's start, the
         queue may be of another ladder."""
         known, base, head = set[RecordPlace](), None, self._starting_point.head
@@ -193,39 +185,31 @@ class CorrectionJob:
             edits = LadderEdits(each for each in queue.accepted if each.place in known).last
             pool, ids = self._pool(edits), self._ids_before()
             base = Base(edits, head.time, {each for each in queue.names if each in pool}, ids)
-        return correction_validator.CorrectionValidator(
+        return CorrectionValidator(
             self._log, self.partition, self._record_validator.round_decoder, queue.accepted,
-            queue.to_validate,
-            self._offset, base, known,
+            queue.to_validate, self._offset, base, known,
         )  # fmt: skip
 
     def _places_in(self, head: CheckpointHead) -> set[RecordPlace]:
-        """The places of the corrections that a checkpoint includes."""
         return set(head.corrections)
 
     def _ids_before(self) -> IdFilter:
-        """A filter for the ids in the checkpoint's rounds."""
         return self._starting_point.ids
 
     def _pool(self, edits: Edits) -> Pool:
-        """The players and beliefs of the checkpoint at which the job begins."""
         return self._starting_point.pool(edits, self.ladder, self._log.ladders)
 
     @property
     def _rounds_from(self) -> int:
-        """The offset from which the rounds are read. Rounds before the checkpoint are only used to
-        find duplicates."""
+        """The offset from which the rounds are read, before the checkpoint only for duplicates."""
         head = self._starting_point.head
         return 0 if head is None else head.read_from(self._log.window)
 
     # --- reading ---
 
     def _read(
-        self,
-        first: int,
-        end: int,
-        take: Callable[[Sequence[Record]], correction_validator.Steps[None]],
-    ) -> correction_validator.Steps[None]:
+        self, first: int, end: int, take: Callable[[Sequence[Record]], Iterable[Any]]
+    ) -> Steps[None]:
         """Pass all records from `first` to before `end` to `take`, in batches."""
         while first < end:
             records = yield from ask(ReadAgain(self.partition, first, end))
@@ -256,11 +240,11 @@ class CorrectionJob:
 
     # --- the first pass ---
 
-    def _validate(self) -> correction_validator.Steps[None]:
+    def _validate(self) -> Steps[None]:
         self.rejected, self.accepted = [], []
         waiting = list(self._waiting.values())
         validator = self._validator_for(
-            lookahead.CorrectionQueue(self.ladder, self._proposed, waiting, self._accepted_before)
+            CorrectionQueue(self.ladder, self._proposed, waiting, self._accepted_before)
         )
         first = min([self._rounds_from, *validator.wanted, *self._waiting])
         ahead, proposed = self._ahead_from(first), list[QueuedCorrection]()
@@ -272,16 +256,16 @@ class CorrectionJob:
 
         head, proven = self._starting_point.head, self._starting_point.head is None
 
-        def warm_up(batch: Sequence[Record]) -> correction_validator.Steps[None]:
+        def warm_up(batch: Sequence[Record]) -> Iterable[None]:
             nonlocal proven
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     remember(each)
                     ahead.remember(each)
             proven |= head is not None and head.is_last_in(batch)
-            yield from ()
+            return ()
 
-        def take(batch: Sequence[Record]) -> correction_validator.Steps[None]:
+        def take(batch: Sequence[Record]) -> Steps[None]:
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     remember(each)
@@ -293,7 +277,7 @@ class CorrectionJob:
                     validator.add(own)
                 yield from ahead.read(each)
 
-        def look_ahead(batch: Sequence[Record]) -> correction_validator.Steps[None]:
+        def look_ahead(batch: Sequence[Record]) -> Steps[None]:
             for each in self._record_validator.read(batch):
                 yield from ahead.read(each)
 
@@ -305,53 +289,50 @@ class CorrectionJob:
         yield from self._read(self.at, ahead.end, look_ahead)
         self.ahead |= ahead.rejections
 
-    def _ahead_from(self, first: int) -> lookahead.Lookahead:
-        """The queues that can be validated in a pass that reads from this offset on. Queues of
-        other ladders need a pass from the log's start, because those ladders have their own
-        checkpoints."""
+    def _ahead_from(self, first: int) -> validation.Lookahead:
+        """The queues that can be validated in a pass from this offset on. Those of other ladders,
+        which have their own checkpoints, need a pass from the log's start."""
         all_ladders = self._starting_point.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
-        ahead = lookahead.Lookahead(queues, self._validator_for, self._log, self._make_ahead)
-        return (
-            ahead
-            if ahead.first >= first
-            else lookahead.Lookahead((), self._validator_for, self._log)
-        )
+        ahead = validation.Lookahead(queues, self._validator_for, self._log, self._make_ahead)
+        if ahead.first >= first:
+            return ahead
+        return validation.Lookahead((), self._validator_for, self._log)
 
     def _validate_proposed(
-        self,
-        validator: correction_validator.CorrectionValidator,
-        proposed: Sequence[QueuedCorrection],
-    ) -> correction_validator.Steps[None]:
+        self, validator: CorrectionValidator, proposed: Sequence[QueuedCorrection]
+    ) -> Steps[None]:
         self._edits_before = validator.ledger.edits
         for each in proposed:
             verdict = yield from validator.validate(each)
             if isinstance(verdict, Invalid):
                 self.rejected.append((each.record, verdict))
-            else:
-                self.accepted.append(each)
-                self._first_changed = min(
-                    self._first_changed, NO_ROUND if verdict is None else verdict
-                )
+                continue
+            self.accepted.append(each)
+            if verdict is not None:
+                self._first_changed = min(self._first_changed, verdict)
         self._edits = validator.ledger.edits
 
     # --- the second pass ---
 
-    def _replay(self) -> correction_validator.Steps[None]:
+    def _replay(self) -> Steps[None]:
         last, self._read_so_far = self._read_so_far, self._starting_point.read
         self._record_validator = self._log.validator()
         after, before = (self._replay_by(e) for e in (self._edits, self._edits_before))
         replays = [after, before] if self._first_changed < NO_ROUND else [after]
-        offsets, ids = self._checkpoint_offsets(), self._ids_before()
+        offsets, every = list[int](), self._checkpoint_every
+        if every:
+            offsets = self._checkpoints.due(self._offset, self.at, every, self._all_places)
+        ids = self._ids_before()
         self._starting_point.release()
         self._pools = self._pool_of(before), self._pool_of(after)
 
-        def warm_up(batch: Sequence[Record]) -> correction_validator.Steps[None]:
+        def warm_up(batch: Sequence[Record]) -> Iterable[None]:
             for _ in self._record_validator.read(batch):
                 pass
-            yield from ()
+            return ()
 
-        def take(batch: Sequence[Record]) -> correction_validator.Steps[None]:
+        def take(batch: Sequence[Record]) -> Iterable[None]:
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     for replay in replays:
@@ -367,7 +348,7 @@ class CorrectionJob:
                         ids.add(own.rounds)
                     for replay in replays:
                         replay.rate(own)
-            yield from ()
+            return ()
 
         yield from self._read(self._rounds_from, self._offset, warm_up)
         first = self._offset
@@ -394,17 +375,7 @@ class CorrectionJob:
         """The places of all corrections that are accepted now."""
         return (*self._places, *((each.record.offset, self.at) for each in self.accepted))
 
-    def _checkpoint_offsets(self) -> list[int]:
-        """The offsets at which the second pass makes checkpoints."""
-        if not self._checkpoint_every:
-            return []
-        return self._checkpoints.due(
-            self._offset, self.at, self._checkpoint_every, self._all_places
-        )
-
-    def _make_checkpoint(
-        self, offset: int, replay: Replay, ids: IdFilter
-    ) -> correction_validator.Steps[None]:
+    def _make_checkpoint(self, offset: int, replay: Replay, ids: IdFilter) -> Steps[None]:
         pool = replay.pools.get(self.ladder)
         if pool is None:
             return
@@ -434,8 +405,7 @@ class CorrectionJob:
 
     @property
     def latest_time_s(self) -> int:
-        """The latest time at which a round of the ladder before `at` was completed, in Unix
-        seconds; 0 if there is none."""
+        """The latest Unix second when a round of the ladder before `at` ended; 0: none did."""
         return self._read_so_far.time
 
     @property
@@ -450,7 +420,7 @@ class CorrectionJob:
         return stages.rule_of(self._rating, self._edits.started)
 
     def corrected(self) -> "Iterator[ChangedPlayers]":
-        """Yield the players whose beliefs change, in batches."""
+        """Yield the players whose beliefs change, in batches, some of which may be empty."""
         if self._pools is not None and self._first_changed < NO_ROUND:
             yield from changed_players(*self._pools, self._offset, self.rule)
 
@@ -459,42 +429,26 @@ class ChangedPlayers(NamedTuple):
     """A batch of players whose beliefs change."""
 
     players: list[str]
-    records: list[bytes]
-    """The players' new records. The `last` of each is the offset of the player's last round."""
-
-
-NO_CHANGES = ChangedPlayers([], [])
+    records: list[bytes]  # In each, `last` is the offset of the player's last round.
 
 
 def changed_players(
     before: Pool, after: Pool, first: int, rule: RatingRule
 ) -> Iterator[ChangedPlayers]:
     """Yield the players whose records differ between two pools, in batches. The pools were equal
-    before the round at offset `first`. A player who has no round left counts as a newcomer by this
-    rule."""
+    before the round at offset `first`. Who has no round left counts as a newcomer by this rule."""
     after.rows(before.names)  # add the players that only `before` has
     names = after.names
     old = before.rows(names)
-    new = newcomers(1, 1, rule.initial_mu, rule.initial_sigma, coded=True)
-    (newcomer,) = belief_record.encode(new)
+    initial = newcomers(1, 1, rule.initial_mu, rule.initial_sigma, coded=True)
+    (newcomer,) = belief_record.encode(initial)
     for start in range(0, len(names), PLAYERS_AT_ONCE):
         rows = np.arange(start, min(start + PLAYERS_AT_ONCE, len(names)))
         latest = np.maximum(after.headers(rows)["last"], before.headers(old[rows])["last"])
         rows = rows[latest >= first]
-        both = zip(_records_of(after, rows, newcomer), before.records(old[rows]), strict=True)
-        changed = zip(rows.tolist(), both, strict=True)
-        changes = {row: one for row, (one, other) in changed if one != other}
-        if not changes:
-            yield NO_CHANGES
-        else:
-            yield ChangedPlayers(
-                names.take(np.array(list(changes))).texts(), list(changes.values())
-            )
-
-
-def _records_of(pool: Pool, rows: Ints, newcomer: bytes) -> list[bytes]:
-    """The records of the players in these rows. A player who has no round left gets the newcomer's
-    record."""
-    rounds = pool.headers(rows)["rounds"].tolist()
-    both = zip(pool.records(rows), rounds, strict=True)
-    return [data if played else newcomer for data, played in both]
+        played = after.headers(rows)["rounds"].tolist()
+        each = zip(rows, played, after.records(rows), before.records(old[rows]), strict=True)
+        new = [(row, record if rounds else newcomer, other) for row, rounds, record, other in each]
+        changed = [(row, record) for row, record, other in new if record != other]
+        players = names.take(np.array([row for row, _ in changed], np.int64)).texts()
+        yield ChangedPlayers(players, [record for _, record in changed])

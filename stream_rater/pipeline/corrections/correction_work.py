@@ -1,7 +1,10 @@
-"""The work on one correction in the estimator: validate it, write its ladder event, and send the
-new records.
+"""The work on one queued record in the estimator; `corrections` decides when it begins, and what
+waits for it.
 
-`corrections` decides when a correction is applied, and which rounds wait for it.
+A correction is validated, its ladder event is written, and the new records are sent. Seeds and
+resets need no replay and no ladder event: their rows are sent as parts. A row depends on the
+record, and on the corrections before it. Whether it changes a belief depends on the belief alone,
+and the updater decides it. So no belief is read before the parts are sent.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,23 +13,27 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns import player_map
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.corrections import CorrectionsApplied, name_of
 from stream_rater.contract.events import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers, CorrectionJob
-from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, RecordedCorrection
-from stream_rater.pipeline.corrections.correction_validator import Rejections
+from stream_rater.pipeline.corrections.correction_validator import (
+    CorrectionQueue,
+    LogContext,
+    QueuedCorrection,
+    Rejections,
+)
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, recorded_correction
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
 from stream_rater.pipeline.estimator.estimation import part_ends
-from stream_rater.pipeline.parts import correction_parts
-from stream_rater.pipeline.parts.correction_parts import CorrectionPart
-from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.pipeline.parts import belief_parts
+from stream_rater.pipeline.parts.belief_parts import CorrectionPart, RecordInPart, SeedPart
+from stream_rater.pipeline.ports import NoteCorrections, RecordedCorrection, Scatter, Step, ask
+from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.correction_records import round_in
+from stream_rater.rounds.seed_records import Seed
 
 THRESHOLD = 0.5
 """A changed rating is published immediately if it moves by at least this many displayed points."""
@@ -34,8 +41,11 @@ THRESHOLD = 0.5
 HEAD_BYTES = 10  # The most bytes that MessagePack writes before an id and a record, together.
 
 TOGETHER_BYTES = 2**18
-"""The most bytes of corrections that are finished together: one message has the ladder events of
-all of them."""
+"""The most bytes of corrections that are finished, and whose ladder events are sent, together."""
+
+Sent = Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
+"""A function that is called once parts are acknowledged, with the ends of the parts and the players
+in them, both by shard."""
 
 
 class PartOptions(NamedTuple):
@@ -45,13 +55,6 @@ class PartOptions(NamedTuple):
     rows_per_part: int  # The most rows in a message.
     threshold: float = THRESHOLD  # The threshold for events, as in CorrectionPart.
     kernel: int = KERNEL_VERSION  # The version of the kernels that rated.
-
-
-class PartsToSend(NamedTuple):
-    """Correction parts that are sent together."""
-
-    messages: list[tuple[int, bytes]]
-    players: dict[int, Fingerprints]  # By shard, the fingerprints of the players in the messages.
 
 
 class Work:
@@ -67,30 +70,24 @@ class Work:
         this one, only wait or are rejected. They are finished together with it. `make_job` makes a
         CorrectionJob from its positional arguments."""
         self._queued = queued
-        self.group = [queued, *followers]
-        """This correction and all others that are finished together with it."""
+        self.group = [queued, *followers]  # All corrections that are finished together.
         self._options = options
         self._is_recorded = False
-        self._parts: Iterator[PartsToSend] = iter(())
+        self._changed: Iterator[ChangedPlayers] = iter(())
         self.waits = queued.waits
         correction, place = queued.correction, queued.record.offset
         applied = isinstance(correction, CorrectionsApplied)
         self._refusal = log.rejection(queued)
-        """Why the ladder accepts no corrections; None if it accepts them. This is decided now, when
-        all workers agree on the ladders file at this offset, and not when the correction is
-        polled."""
+        """Why the ladder accepts no corrections; None if it does. It is decided now, when all
+        workers agree on the ladders file at this offset, and not when the correction is polled."""
         self.job = make_job(
             correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),
             () if self.waits else edits.accepted(place), log, queues, rejections,
         )  # fmt: skip
 
-    def step(
-        self, sent: Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
-    ) -> Step[bool]:
-        """Do the next step of the work. Returns whether all of it is done. Once parts are
-        acknowledged, `sent` is called with the ends of the parts and the players in them, both by
-        shard."""
+    def step(self, sent: Sent) -> Step[bool]:
+        """Do the next step of the work. Returns whether all of it is done."""
         if self._refusal is not None:
             self.job.rejected = [(self._queued.record, self._refusal)]
             return True
@@ -98,53 +95,40 @@ class Work:
             if self.waits or (yield from self.job.step()):
                 if events := self.ladder_events():
                     yield from ask(NoteCorrections({self.job.ladder: events}))
-                self._is_recorded, self._parts = True, self._encoded()
+                self._is_recorded, self._changed = True, self.job.corrected()
             return False
-        parts = next(self._parts, None)
-        if parts is None:
-            return True
-        if not parts.messages:
-            return False
-        offsets = yield from ask(Scatter(parts.messages))
-        sent(part_ends(parts.messages, offsets), parts.players)
-        return False
+        changed = next(self._changed, None)
+        if changed is not None and changed.players:
+            yield from self._send(changed, sent)
+        return changed is None
+
+    def _send(self, changed: ChangedPlayers, sent: Sent) -> Step[None]:
+        ladder, names = self.job.ladder, StringColumn.of(changed.players)
+        prints = player_map.fingerprints(names, [ladder], [len(names)], self._options.shards)
+        order, cuts = player_map.by_shard(prints)
+        messages = [
+            (shard, belief_parts.encode_correction(self._part(changed, rows)))
+            for shard, where in cuts
+            for rows in self._cut(changed, order[where].tolist())
+        ]
+        offsets = yield from ask(Scatter(messages))
+        sent(part_ends(messages, offsets), in_shards(prints))
 
     def ladder_events(self) -> list[RecordedCorrection]:
-        """The ladder events to write. Each `corrections-applied` has one, even if it applies no
-        correction. Without it, the next `corrections-applied` would validate the same batch."""
+        """The ladder events to write. Each `corrections-applied` has one, also if it applies
+        nothing: else the next one would validate the same batch."""
         if self._refusal is not None:
             return []
         if self.waits:
-            return [
-                recorded_correction(each.record.offset, each.correction, -1) for each in self.group
-            ]
-        at = self.job.at
-        events = [
-            recorded_correction(each.record.offset, each.correction, at)
-            for each in self.job.accepted
-        ]
-        events += [
-            recorded_correction(each.record.offset, each.correction, each.record.offset)
-            for each in self.group if isinstance(each.correction, CorrectionsApplied)
-        ]  # fmt: skip
-        return events
-
-    def _encoded(self) -> Iterator[PartsToSend]:
-        for changed in self.job.corrected():
-            if not changed.players:
-                yield PartsToSend([], {})
-                continue
-            shards = shards_of(changed.players, self._options.shards)
-            messages = [
-                (shard, correction_parts.encode(self._part(changed, rows)))
-                for shard in np.unique(shards).tolist()
-                for rows in self._cut(changed, np.flatnonzero(shards == shard).tolist())
-            ]
-            yield PartsToSend(messages, self._fingerprints(changed))
+            return [recorded_correction(each.offset, each.correction, -1) for each in self.group]
+        noted = [(each, self.job.at) for each in self.job.accepted]
+        applied = [e for e in self.group if isinstance(e.correction, CorrectionsApplied)]
+        noted += [(each, each.offset) for each in applied]
+        return [recorded_correction(each.offset, each.correction, at) for each, at in noted]
 
     def _cut(self, changed: ChangedPlayers, rows: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield these rows in order, in groups of as many as one message may have."""
-        most_bytes = MOST_BYTES - len(correction_parts.encode(self._part(changed, [])))
+        most_bytes = MOST_BYTES - len(belief_parts.encode_correction(self._part(changed, [])))
         first = size = 0
         for i, row in enumerate(rows):
             own = len(changed.players[row].encode()) + len(changed.records[row]) + HEAD_BYTES
@@ -157,7 +141,7 @@ class Work:
     def _part(self, changed: ChangedPlayers, rows: Sequence[int]) -> CorrectionPart:
         record, correction = self._queued
         return CorrectionPart(
-            version=correction_parts.CORRECTION, kernel=self._options.kernel,
+            version=belief_parts.CORRECTION, kernel=self._options.kernel,
             shards=self._options.shards,
             offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
             round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
@@ -165,8 +149,120 @@ class Work:
             records=[changed.records[i] for i in rows],
         )  # fmt: skip
 
-    def _fingerprints(self, changed: ChangedPlayers) -> dict[int, Fingerprints]:
-        names, sizes = StringColumn.of(changed.players), [len(changed.players)]
-        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._options.shards)
-        shards = player_map.shards_in(prints)
-        return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}
+
+def in_shards(players: Fingerprints) -> dict[int, Fingerprints]:
+    """These fingerprints by shard."""
+    order, cuts = player_map.by_shard(players)
+    return {shard: players[order[where]] for shard, where in cuts}
+
+
+# --- seeds and resets ---
+
+MOST_ROWS = 50_000
+"""The most rows of adjacent records that are sent together. One record may have more."""
+
+
+class QueuedSeed(NamedTuple):
+    """A valid seed or reset that was read, as reported, and whose parts are not sent yet."""
+
+    seed: Seed
+
+    @property
+    def ladder(self) -> str:
+        return self.seed.ladder
+
+    @property
+    def partition(self) -> int:
+        return self.seed.partition
+
+    @property
+    def offset(self) -> int:
+        return self.seed.offset
+
+    def goes_with(self, other: "QueuedSeed") -> bool:
+        """Whether both can be in one part: they have the same kind, ladder and parameters."""
+        own, its = self.seed, other.seed
+        return (own.kind, own.ladder, own.rating) == (its.kind, its.ladder, its.rating)
+
+
+class SeedWork:
+    """The work on adjacent seeds or resets of one ladder, which can be in one part."""
+
+    def __init__(
+        self, group: Sequence[QueuedSeed], edited: Sequence[Seed], rule: RatingRule,
+        options: PartOptions,
+    ) -> None:  # fmt: skip
+        """`edited` are the records in `group` after the corrections before them, without those that
+        change no belief any more. `rule` is the ladder's rule at all of them."""
+        self.group = list(group)  # The records that are finished together.
+        self._options = options
+        self._whole = _concatenated(edited, rule, options) if edited else None
+        self.players = self._fingerprints()
+
+    def _fingerprints(self) -> Fingerprints:
+        whole = self._whole
+        if whole is None:
+            return np.empty(0, np.uint64)
+        names, sizes = whole.names, [len(whole)]
+        return player_map.fingerprints(names, [whole.ladder], sizes, self._options.shards)
+
+    def step(self, sent: Sent) -> Step[bool]:
+        """Send all parts. Returns True: then the work is done."""
+        if messages := list(self._messages()):
+            offsets = yield from ask(Scatter(messages))
+            sent(part_ends(messages, offsets), in_shards(self.players))
+        return True
+
+    def _messages(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the parts as (shard, message). In a shard, players' first rows come first."""
+        if self._whole is None:
+            return
+        for rows in by_turn(self._whole.names):
+            order, cuts = player_map.by_shard(self.players[rows])
+            for shard, where in cuts:
+                for message in self._pieces(self._whole, rows[order[where]]):
+                    yield shard, message
+
+    def _pieces(self, whole: SeedPart, rows: Ints) -> Iterator[bytes]:
+        """Encode these rows, each of another player, in as many messages as are needed."""
+        most = self._options.rows_per_part
+        message = belief_parts.encode_seeds(whole.take(rows)) if len(rows) <= most else b""
+        if message and (len(message) <= MOST_BYTES or len(rows) == 1):
+            yield message
+            return
+        half = most if len(rows) > most else len(rows) // 2
+        yield from self._pieces(whole, rows[:half])
+        yield from self._pieces(whole, rows[half:])
+
+
+def by_turn(names: StringColumn) -> list[Ints]:
+    """The rows of each player's first name among `names`, then those of the second, and so on."""
+    _, which = np.unique(names.hashes, return_inverse=True)
+    if len(names) == int(which.max(initial=-1)) + 1:
+        return [np.arange(len(names))]
+    seen, turns = dict[bytes, int](), list[list[int]]()
+    for row, name in enumerate(names.strings()):
+        turn = seen[name] = seen.get(name, -1) + 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(row)
+    return [np.array(rows, np.int64) for rows in turns]
+
+
+def _concatenated(seeds: Sequence[Seed], rule: RatingRule, options: PartOptions) -> SeedPart:
+    """The rows of all these records, in order."""
+    sizes = [len(each) for each in seeds]
+
+    def column(name: str) -> Floats:
+        joined: Floats = np.concatenate([getattr(each, name) for each in seeds])
+        return joined
+
+    return SeedPart(
+        seeds[0].kind, seeds[0].ladder, rule,
+        [RecordInPart(each.offset, each.time, each.round_id, each.head.completed_at)
+         for each in seeds],
+        np.repeat(np.arange(len(seeds)), sizes),
+        StringColumn.concat([each.names for each in seeds]),
+        column("mu"), column("sigma"), column("rounds").astype(np.int64),
+        options.shards, options.kernel,
+    )  # fmt: skip

@@ -1,5 +1,4 @@
-"""Corrections, seeds and resets in the estimator: when they are applied, and which rounds wait for
-them.
+"""Corrections, seeds and resets in the estimator: when they are applied, and what waits for them.
 
 The work on a correction at offset c begins once all records before c in its partition are finished.
 So in every shard's log, its parts follow the parts of all earlier rounds, and a redelivered part of
@@ -7,7 +6,7 @@ an earlier round is not fresh any more. Until the correction is finished, later 
 are deferred. Rounds of other ladders are rated between the steps of the work.
 
 1. Validate the correction, and rate the ladder's rounds again (`correction_job`).
-2. Write the ladder events of the accepted corrections (`correction_ports`). All workers rate later
+2. Write the ladder events of the accepted corrections (`NoteCorrections`). All workers rate later
    rounds by them.
 3. Send the new records of the players whose beliefs changed, as correction parts. Once all parts
    are acknowledged, the correction is finished, and later rounds of the players wait until the
@@ -17,48 +16,57 @@ are deferred. Rounds of other ladders are rated between the steps of the work.
 After a crash all steps are repeated with the same result, unless c was committed.
 
 Seeds and resets wait in the same queue, begin under the same condition and defer the same rounds.
-Of these steps they have only the third and the fourth (`seed_work`).
+Of these steps they have only the third and the fourth (`SeedWork`).
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns import player_map
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.contract.corrections import Correction
-from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
-from stream_rater.pipeline.corrections.correction_validator import Rejections
-from stream_rater.pipeline.corrections.correction_work import TOGETHER_BYTES, PartOptions, Work
+from stream_rater.pipeline.corrections.correction_validator import (
+    CorrectionQueue,
+    LogContext,
+    QueuedCorrection,
+    Rejections,
+)
+from stream_rater.pipeline.corrections.correction_work import (
+    MOST_ROWS,
+    TOGETHER_BYTES,
+    PartOptions,
+    QueuedSeed,
+    SeedWork,
+    Work,
+)
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
-from stream_rater.pipeline.corrections.seed_work import MOST_ROWS, QueuedSeed, SeedWork
 from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Step
+from stream_rater.pipeline.ports import CorrectionsByLadder, Step
 from stream_rater.rating import stages
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
-from stream_rater.rounds.seed_records import Seed
 
 Queued = QueuedCorrection | QueuedSeed
 """A record of `round-completed` that is not a round, in a queue."""
 
+Admitted = tuple[PendingRounds, PendingRounds]
+"""Rounds that wait for no queued record, as corrections have edited them: those that still count,
+and those that change no rating any more."""
+
 
 class Corrections:
-    """The corrections, seeds and resets of the owned partitions, and the rounds that wait for
-    them."""
+    """The corrections, seeds and resets of the owned partitions, and the rounds that wait."""
 
     def __init__(
         self, log: LogContext, options: PartOptions, make_work: Callable[..., Work] = Work,
         make_seed_work: Callable[..., SeedWork] = SeedWork,
     ) -> None:  # fmt: skip
-        """`make_work` makes a Work from its positional arguments, and `make_seed_work` a
-        SeedWork."""
+        """`make_work` and `make_seed_work` make the work from its positional arguments."""
         self._log = log
         self._options = options
         self._make_work, self._make_seed_work = make_work, make_seed_work
@@ -69,10 +77,10 @@ class Corrections:
         self._current_work: dict[int, Work | SeedWork] = {}
         """By partition, the work on the first of these records, once it has begun."""
         self._verdicts: dict[int, dict[int, Rejections | None]] = {}
-        """By partition and offset, the verdicts on queued corrections (`lookahead`)."""
+        """By partition and offset, the verdicts on queued corrections (`QueueLookahead`)."""
         self._offsets: dict[str, deque[int]] = {}
         """By ladder, the offsets of its records in these queues."""
-        self._deferred: dict[str, deque[estimation.PendingRounds]] = {}
+        self._deferred: dict[str, deque[PendingRounds]] = {}
         """By ladder, the deferred rounds, in order. No queued record of the ladder lies between the
         rounds of one element."""
         self._seeded_rows: Counter[int] = Counter()
@@ -95,15 +103,8 @@ class Corrections:
             self._current_work.pop(partition, None)
             self._verdicts.pop(partition, None)
 
-    def enqueue(self, record: Record, correction: Correction) -> None:
-        """Add a correction that was polled."""
-        self._enqueue(QueuedCorrection(record, correction))
-
-    def enqueue_seed(self, seed: Seed) -> None:
-        """Add a seed or a reset that was polled."""
-        self._enqueue(QueuedSeed(seed))
-
-    def _enqueue(self, queued: Queued) -> None:
+    def enqueue(self, queued: Queued) -> None:
+        """Add a correction, a seed or a reset that was polled."""
         self._queues.setdefault(queued.partition, deque()).append(queued)
         self._offsets.setdefault(queued.ladder, deque()).append(queued.offset)
         self._deferred.setdefault(queued.ladder, deque())
@@ -116,12 +117,8 @@ class Corrections:
 
     # --- rounds ---
 
-    def admit(
-        self, pending: estimation.PendingRounds
-    ) -> tuple[estimation.PendingRounds, estimation.PendingRounds]:
-        """Defer the polled rounds that must wait for a record in a queue. Returns two groups of the
-        other rounds, edited by the corrections: those that still count, and those that change no
-        rating any more."""
+    def admit(self, pending: PendingRounds) -> Admitted:
+        """Defer the polled rounds that must wait for a record in a queue. Returns the others."""
         if self._deferred:
             waits, rest = dict[str, list[int]](), list[int]()
             for i, head in enumerate(pending.rounds.heads):
@@ -132,20 +129,13 @@ class Corrections:
             pending = pending.take(np.array(rest, np.int64))
         return self._edited(pending) if self._edits else (pending, estimation.NO_ROUNDS)
 
-    def _edited(
-        self, pending: estimation.PendingRounds
-    ) -> tuple[estimation.PendingRounds, estimation.PendingRounds]:
-        """Edit rounds by the corrections before each of them. Returns the rounds that still count,
-        and those that change no rating any more."""
+    def _edited(self, pending: PendingRounds) -> Admitted:
         rounds, counts = edited(pending.rounds, pending.offsets, self.edits_of)
         if rounds is pending.rounds:
             return pending, estimation.NO_ROUNDS
         ladders = [head.ladder for head in rounds.heads]
         prints = player_map.fingerprints(rounds.names, ladders, rounds.sizes, self._options.shards)
-        found = estimation.PendingRounds(
-            rounds, pending.partitions, pending.offsets, pending.traces, prints,
-            pending.tickets,
-        )  # fmt: skip
+        found = structs.replace(pending, rounds=rounds, fingerprints=prints)
         return found.take(np.flatnonzero(counts)), found.take(np.flatnonzero(~counts))
 
     def edits_of(self, ladder: str, offset: int) -> Edits:
@@ -155,8 +145,7 @@ class Corrections:
 
     @property
     def seasons(self) -> estimation.SeasonsOf:
-        """A function that returns the seasons that have started before a ladder's round at an
-        offset."""
+        """A function that finds the seasons that started before a ladder's round at an offset."""
         if not any(each.has_seasons for each in self._edits.values()):
             return estimation.no_seasons
         return lambda ladder, offset: self.edits_of(ladder, offset).started
@@ -164,8 +153,8 @@ class Corrections:
     # --- work ---
 
     def due(self, inputs: Mapping[int, InputPartition]) -> list[Queued]:
-        """The queued records whose work may begin or continue now, at most one per partition. All
-        records before each of them are finished."""
+        """The queued records whose work may begin or continue now, at most one per partition: all
+        records before them are finished."""
         first = [queue[0] for queue in self._queues.values() if queue]
         return [each for each in first if inputs[each.partition].all_finished_before(each.offset)]
 
@@ -174,30 +163,33 @@ class Corrections:
         agreed_at: Callable[[str, int], Step[bool]],
     ) -> Step[bool]:  # fmt: skip
         """Begin the work on a queued record that is due, together with those behind it that need as
-        little work. Returns whether the work has begun. It begins only once all workers agree on
-        the ladder at the record's offset."""
+        little work, or else alone. Returns whether the work has begun: all workers must agree on
+        the ladder at the offset of the last of these records."""
         if queued.partition in self._current_work:
             return True
         source = inputs[queued.partition]
+        group: Sequence[Queued]
         if isinstance(queued, QueuedSeed):
-            return (yield from self._begin_seeds(queued, source, agreed_at))
-        followers = self._followers(queued, source)
-        for group in (followers, []) if followers else ([],):
-            if (yield from agreed_at(*[queued, *group][-1].place)):
-                self._current_work[queued.partition] = self._new_work(queued, group)
+            group = self._adjacent_seeds(queued, source)
+        else:
+            group = self._alike(queued, source)
+        for some in (group, group[:1]) if len(group) > 1 else (group,):
+            if (yield from agreed_at(queued.ladder, some[-1].offset)):
+                self._current_work[queued.partition] = self._new_work(some)
                 return True
         return False
 
-    def _begin_seeds(
-        self, queued: QueuedSeed, source: InputPartition,
-        agreed_at: Callable[[str, int], Step[bool]],
-    ) -> Step[bool]:  # fmt: skip
-        group = self._adjacent_seeds(queued, source)
-        for seeds in (group, group[:1]) if len(group) > 1 else (group,):
-            if (yield from agreed_at(queued.ladder, seeds[-1].offset)):
-                self._current_work[queued.partition] = self._new_seed_work(seeds)
-                return True
-        return False
+    def _new_work(self, group: Sequence[Queued]) -> Work | SeedWork:
+        """The work on these records, which are all corrections, or all seeds and resets."""
+        if seeds := [each for each in group if isinstance(each, QueuedSeed)]:
+            return self._new_seed_work(seeds)
+        first, *followers = (each for each in group if isinstance(each, QueuedCorrection))
+        rejections = self._known_rejections(first)
+        queues = self._queues_to_validate(first) if not first.waits and rejections is None else ()
+        edits = self._edits_on(first.ladder)
+        return self._make_work(
+            first, edits, self._log, self._options, queues, rejections, followers
+        )
 
     def _adjacent_seeds(self, queued: QueuedSeed, source: InputPartition) -> list[QueuedSeed]:
         """A seed or a reset, and those directly behind it that can be in one part with it."""
@@ -218,10 +210,8 @@ class Corrections:
         edited = [each for each in found if each is not None]
         return self._make_seed_work(group, edited, rule, self._options)
 
-    def _followers(
-        self, queued: QueuedCorrection, source: InputPartition
-    ) -> list[QueuedCorrection]:
-        """The corrections directly behind a correction that, like it, only wait or are rejected."""
+    def _alike(self, queued: QueuedCorrection, source: InputPartition) -> list[QueuedCorrection]:
+        """A correction, and those directly behind it that, like it, only wait or are rejected."""
 
         def kind(each: QueuedCorrection) -> tuple[str, bool, bool]:
             rejected = self._known_rejections(each) is not None
@@ -229,7 +219,7 @@ class Corrections:
 
         ladder, waits, rejected = kind(queued)
         if not (waits or rejected):
-            return []
+            return [queued]
         group, size = list[QueuedCorrection](), 0
         for each in self._queues[queued.partition]:
             if isinstance(each, QueuedSeed):
@@ -238,13 +228,12 @@ class Corrections:
             if kind(each) != (ladder, waits, rejected) or (size > TOGETHER_BYTES and group):
                 break
             group.append(each)
-        return group[1 : source.finished_prefix([each.offset for each in group])]
+        return group[: max(1, source.finished_prefix([each.offset for each in group]))]
 
     def work_on(
         self, queued: Queued, in_flight: InFlightWindow, now_s: float, observer: Observer
     ) -> Step[bool]:
-        """Do the next step of the work on a queued record that is due. Returns whether the work is
-        done."""
+        """Do the next step of the work on a queued record. Returns whether the work is done."""
         work = self._current_work[queued.partition]
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
         if isinstance(work, Work):
@@ -252,37 +241,21 @@ class Corrections:
             observer.correcting(*place, work.job.progress)
         return done
 
-    def _new_work(self, queued: QueuedCorrection, followers: Sequence[QueuedCorrection]) -> Work:
-        edits, partition = self._edits_on(queued.ladder), queued.partition
-        rejections = self._known_rejections(queued)
-        validated = queued.waits or rejections is not None
-        queues = (
-            ()
-            if validated
-            else self._queues_to_validate(partition, self._verdicts.get(partition, {}))
-        )
-        return self._make_work(
-            queued, edits, self._log, self._options, queues, rejections, followers
-        )
-
     def _known_rejections(self, queued: QueuedCorrection) -> Rejections | None:
         """The rejections that a correction causes, if they are known before its work begins: its
-        ladder accepts no corrections, or it was validated in the pass for another correction. None
-        if they are unknown."""
+        ladder accepts none, or it was validated in the pass for another one. None: unknown."""
         if (invalid := self._log.rejection(queued)) is not None:
             return [(queued.record, invalid)]
         return self._verdicts.get(queued.partition, {}).get(queued.offset)
 
-    def _queues_to_validate(self, partition: int, known: Collection[int]) -> list[CorrectionQueue]:
-        """The queued corrections of a partition, by ladder. Empty if only the first one must still
-        be validated."""
-        first, *others = (
-            each for each in self._queues[partition] if isinstance(each, QueuedCorrection)
-        )
-        if all(each.waits or each.offset in known for each in others):
+    def _queues_to_validate(self, first: QueuedCorrection) -> list[CorrectionQueue]:
+        """The queued corrections of a partition, by ladder; none if only the first is left."""
+        queue, known = self._queues[first.partition], self._verdicts.get(first.partition, {})
+        queued = [each for each in queue if isinstance(each, QueuedCorrection)]
+        if all(each.waits or each.offset in known for each in queued[1:]):
             return []
         polled: dict[str, list[QueuedCorrection]] = {}
-        for each in (first, *others):
+        for each in queued:
             polled.setdefault(each.ladder, []).append(each)
         return [
             CorrectionQueue(ladder, group, edits.waiting(at), edits.accepted(at))
@@ -294,8 +267,7 @@ class Corrections:
         return self._edits.get(ladder) or LadderEdits()
 
     def changed(self, queued: Queued) -> Fingerprints | None:
-        """The players whom the work on a queued record may have changed; None if they may be
-        any."""
+        """The players whom the work on a queued record may have changed; None: any of them."""
         work = self._current_work[queued.partition]
         return work.players if isinstance(work, SeedWork) else None
 
@@ -309,9 +281,8 @@ class Corrections:
         for each in work.group[1:]:
             yield each, self._known_rejections(each) or []
 
-    def finish(self, queued: Queued) -> tuple[estimation.PendingRounds, estimation.PendingRounds]:
-        """Finish a queued record whose work is done. Returns the rounds that no other record defers
-        any more, in two groups as `admit` does."""
+    def finish(self, queued: Queued) -> Admitted:
+        """Finish a queued record whose work is done. Returns the rounds that nothing defers now."""
         partition, ladder = queued.partition, queued.ladder
         work, queue = self._current_work.pop(partition), self._queues[partition]
         verdicts = self._verdicts.setdefault(partition, {})
@@ -319,7 +290,7 @@ class Corrections:
             self._edits.setdefault(ladder, LadderEdits()).add(work.ladder_events())
             verdicts.update(work.job.ahead)
         offsets, deferred = self._offsets[ladder], self._deferred[ladder]
-        free = list[estimation.PendingRounds]()
+        free = list[PendingRounds]()
         for each in work.group:
             queue.popleft()
             offsets.popleft()
@@ -332,5 +303,5 @@ class Corrections:
             free.append(deferred.popleft())
         if not offsets:
             del self._offsets[ladder], self._deferred[ladder]
-        rounds = estimation.PendingRounds.concat(free)
+        rounds = PendingRounds.concat(free)
         return self._edited(rounds) if self._edits else (rounds, estimation.NO_ROUNDS)

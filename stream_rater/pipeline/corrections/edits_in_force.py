@@ -21,7 +21,7 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, Version
 from stream_rater.rounds.correction_records import names_in, round_in, span_of
@@ -37,9 +37,8 @@ def correction_of(recorded: RecordedCorrection) -> Correction:
 
 
 def recorded_correction(offset: int, correction: Correction, at: int) -> RecordedCorrection:
-    """Make the ladder event of a correction whose record is at `offset`. It has everything that
-    later rounds are rated by, and no field of unlimited length. `at`: the offset at which the
-    correction was applied; -1 while it waits."""
+    """Make the ladder event of a correction whose record is at `offset`, with what later rounds are
+    rated by, and no field of unlimited length. `at`: where it was applied; -1 while it waits."""
     correction = msgspec.structs.replace(correction, reason="", event_type="")
     if isinstance(correction, RoundAmended):
         correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
@@ -48,8 +47,7 @@ def recorded_correction(offset: int, correction: Correction, at: int) -> Recorde
 
 
 def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
-    """Whether a ladder event is about this correction: kind, ladder, round and players are
-    equal."""
+    """Whether a ladder event is about this correction: kind, ladder, round and players agree."""
     other = correction_of(recorded)
     return (
         name_of(other) == name_of(correction)
@@ -60,11 +58,8 @@ def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
 
 
 class LadderEdits:
-    """The corrections of one ladder, from their ladder events.
-
-    The memory is in proportion to the number of ladder events. The edits of a place are computed at
-    their first use.
-    """
+    """The corrections of one ladder, from their ladder events. The memory is in proportion to the
+    number of ladder events. The edits of a place are computed at their first use."""
 
     def __init__(self, recorded: Iterable[RecordedCorrection] = ()) -> None:
         self.recorded: list[RecordedCorrection] = []
@@ -72,8 +67,7 @@ class LadderEdits:
         self._waiting: dict[int, RecordedCorrection] = {}
         """By offset, the corrections that wait for `corrections-applied`."""
         self._applied: dict[int, list[RecordedCorrection]] = {}
-        """By the offset of each `corrections-applied`, the corrections that waited and were applied
-        there."""
+        """By the offset of each `corrections-applied`, the corrections that were applied there."""
         self._places: set[tuple[int, int]] = set()
         self._corrections = EditsSoFar()
         self._offsets: list[int] = []

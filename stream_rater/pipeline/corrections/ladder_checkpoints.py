@@ -4,21 +4,69 @@ If the store fails to read a checkpoint, the job continues without it. If the st
 one, the job continues and makes no further checkpoint.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.pipeline.corrections import correction_ports
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.corrections.correction_validator import Steps
-from stream_rater.pipeline.corrections.log_context import ReadSoFar
-from stream_rater.pipeline.ports import Step, ask
+from stream_rater.pipeline.ports import Effect, Step, ask
 from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import CheckpointHead, IdFilter, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.seed_records import Seed
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints(Effect[Mapping[str, bytes]]):
+    """Read the heads of a ladder's checkpoints, by name; none if they cannot be read."""
+
+    ladder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece(Effect[bytes | None]):
+    """Read a piece of a checkpoint. Returns None if it does not exist or cannot be read."""
+
+    ladder: str
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WritePiece(Effect[bool]):
+    """Write a piece of a checkpoint. Returns whether it has certainly been written."""
+
+    ladder: str
+    name: str
+    number: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint(Effect[bool]):
+    """Write the head of a checkpoint. Returns whether it has certainly been written."""
+
+    ladder: str
+    name: str
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint(Effect[bool]):
+    """Delete a checkpoint: first its pieces, which are numbered from 0, then its head. Returns
+    whether it has certainly been deleted."""
+
+    ladder: str
+    name: str
+    pieces: int
 
 
 class LadderCheckpoints:
@@ -28,30 +76,26 @@ class LadderCheckpoints:
         self._ladder = ladder
         self.heads: list[CheckpointHead] = []
         """The heads of the checkpoints, newest first. Empty before `find`."""
-        self._writable = True
-        """Whether the store has accepted all writes so far."""
+        self._writable = True  # Whether the store has accepted all writes so far.
 
     def find(self) -> Step[None]:
         """Find all checkpoints."""
-        self.heads = checkpoint.heads_in(
-            (yield from ask(correction_ports.Checkpoints(self._ladder)))
-        )
+        self.heads = checkpoint.heads_in((yield from ask(Checkpoints(self._ladder))))
 
     def read(self, head: CheckpointHead) -> Step[list[bytes]]:
         """Read the pieces of a checkpoint. Raises UnusableCheckpoint if a piece is missing."""
         pieces = []
         for number in range(head.pieces):
-            piece = yield from ask(correction_ports.ReadPiece(self._ladder, head.name, number))
+            piece = yield from ask(ReadPiece(self._ladder, head.name, number))
             if piece is None:
                 raise UnusableCheckpoint("somebody has deleted it, or it cannot be read")
             pieces.append(piece)
         return pieces
 
     def due(self, first: int, end: int, every: int, places: tuple[RecordPlace, ...]) -> list[int]:
-        """The offsets at which a pass from `first` to before `end` makes checkpoints, in rising
-        order. They are the offsets of those checkpoints whose corrections are not exactly the ones
-        at these places. `end` is included if the last checkpoint is at least `every` records before
-        it."""
+        """The rising offsets at which a pass from `first` to before `end` makes checkpoints: those
+        of the checkpoints with other corrections than these places, and `end` if the last
+        checkpoint is at least `every` records before it."""
         between = [each for each in self.heads if first < each.offset < end]
         offsets = {each.offset for each in between if each.corrections != places}
         if end - max(offsets | {first}) >= every:
@@ -59,10 +103,9 @@ class LadderCheckpoints:
         return sorted(offsets)
 
     def write(self, head: CheckpointHead, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
-        """Write a checkpoint of this pool and these ids, and delete the checkpoints that it
-        replaces. Returns the number of its players; None if it could not be written. `end`: the end
-        of the pass, from which the distances of checkpoints are measured. Yields effects, and None
-        wherever it may pause."""
+        """Write a checkpoint of this pool and these ids, and delete those that it replaces. Returns
+        the number of its players; None if it could not be written. `end`: the end of the pass, from
+        which distances are measured."""
         if not self._writable:
             return None
         rows, found = pool.played(), checkpoint.encoded_ids(ids)
@@ -71,7 +114,7 @@ class LadderCheckpoints:
         data = chain(checkpoint.pieces_of(pool, rows), found)
         self._writable = yield from self._written(head, data)
         if not self._writable:  # its first pieces may have been written
-            yield from ask(correction_ports.DropCheckpoint(self._ladder, head.name, head.pieces))
+            yield from ask(DropCheckpoint(self._ladder, head.name, head.pieces))
             return None
         head = msgspec.structs.replace(head, whole=True)
         others = [each for each in self.heads if each.name != head.name]
@@ -80,29 +123,43 @@ class LadderCheckpoints:
         left = sorted([head, *left], key=lambda each: each.offset, reverse=True)
         obsolete += checkpoint.superfluous(left, end)
         for each in obsolete:
-            yield from ask(correction_ports.DropCheckpoint(self._ladder, each.name, each.pieces))
+            yield from ask(DropCheckpoint(self._ladder, each.name, each.pieces))
         self.heads = [each for each in left if each not in obsolete]
         return len(rows)
 
     def _written(self, head: CheckpointHead, pieces: Iterable[bytes]) -> Steps[bool]:
-        """Write a checkpoint; stop at the first write that fails. Returns whether all writes
-        succeeded."""
+        """Write a checkpoint; stop at the first write that fails. Returns whether none did."""
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
-            if not (
-                yield from ask(correction_ports.WritePiece(self._ladder, head.name, number, data))
-            ):
+            if not (yield from ask(WritePiece(self._ladder, head.name, number, data))):
                 return False
             yield None
         return (yield from self._write_head(msgspec.structs.replace(head, whole=True)))
 
     def _write_head(self, head: CheckpointHead) -> Step[bool]:
-        return (
-            yield from ask(
-                correction_ports.KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))
-            )
-        )
+        return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))
+
+
+class ReadSoFar(NamedTuple):
+    """A summary of the ladder's rounds, seeds and resets that a pass has read so far."""
+
+    last: RecordPlace = (-1, 0)
+    """The last one: its offset and checksum, as in Head. (-1, 0) before the first one."""
+    time: int = 0  # The latest of their times, in Unix seconds.
+    completed_at: str = ""  # The time of the last one, as reported.
+
+    def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
+        """Return the summary that includes these rounds, too. `record` is that of the last one."""
+        return self._with(record, int(rounds.time.max()), rounds.heads[-1].completed_at)
+
+    def read_seed(self, record: Record, seed: Seed) -> "ReadSoFar":
+        """Return the summary that includes the seed or reset in this record, too."""
+        return self._with(record, seed.time, seed.head.completed_at)
+
+    def _with(self, record: Record, time: int, completed_at: str) -> "ReadSoFar":
+        place = record.offset, checksum(record.value)
+        return ReadSoFar(place, max(self.time, time), completed_at)
 
 
 class StartingPoint:
@@ -114,8 +171,7 @@ class StartingPoint:
         players = len(pieces) - (0 if head is None else head.id_pieces)
         self._players, self._ids = pieces[:players], pieces[players:]
         self.offset = 0 if head is None else head.offset
-        self.read = ReadSoFar()
-        """What is known of the rounds before this place."""
+        self.read = ReadSoFar()  # What is known of the rounds before this place.
         if head is not None:
             self.read = ReadSoFar(head.last, head.time, head.completed_at)
 
@@ -125,8 +181,7 @@ class StartingPoint:
         return checkpoint.ids_of(self._ids)
 
     def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
-        """The players and beliefs of the checkpoint, on a ladder with these edits. Raises
-        UnusableCheckpoint."""
+        """The players and beliefs, on a ladder with these edits. Raises UnusableCheckpoint."""
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)

@@ -15,10 +15,9 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import FILE_LIMITS, TEMPLATE, Ladders
 from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_work import PartOptions
+from stream_rater.pipeline.corrections.correction_validator import LogContext, QueuedCorrection
+from stream_rater.pipeline.corrections.correction_work import PartOptions, QueuedSeed
 from stream_rater.pipeline.corrections.corrections import Corrections, Queued
-from stream_rater.pipeline.corrections.log_context import LogContext
-from stream_rater.pipeline.corrections.seed_work import QueuedSeed
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
@@ -81,7 +80,6 @@ Unsettled = dict[str, list[tuple[int, int]]]
 """By ladder, the partitions and offsets of records that are not rated. They are finished once all
 workers agree on the ladder there. Those of no ladder are under FILE_LIMITS."""
 MakeCorrections = Callable[[LogContext, PartOptions], Corrections]
-"""A function that makes the state of the corrections, which is empty at first."""
 
 
 class Admission:
@@ -120,9 +118,7 @@ class Admission:
         for batch, other in split_at_corrections(records):
             if batch:
                 found.append(self._rounds(batch, now_s))
-            if other is not None and is_seed(other):
-                self._enqueue_seed(other, now_s)
-            elif other is not None:
+            if other is not None:
                 self._enqueue(other, now_s)
         return PendingRounds.concat(found)
 
@@ -142,8 +138,7 @@ class Admission:
         return self.informative(*self.corrections.admit(pending))
 
     def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
-        """Return the rounds in `pending` that change ratings. The others, and the rounds in `done`,
-        count as done."""
+        """Return the `pending` rounds that change ratings. The others and `done` count as done."""
         informative = self.decoder.informative(pending.rounds)
         for silent in (done, pending.take(np.flatnonzero(~informative))):
             for head, partition, offset in zip(
@@ -154,9 +149,8 @@ class Admission:
         return pending.take(np.flatnonzero(informative))
 
     def _is_to_be_rated(self, record: Record, found: Round | Invalid, now_s: float) -> bool:
-        """Whether the round in a record is to be rated. The rejection of a record waits until all
-        workers agree on its ladder. Offsets of another partition than the ladder's mean nothing to
-        its history, so a record there is rejected at once."""
+        """Whether the round in a record is to be rated. A rejection waits until all workers agree
+        on the ladder, except in another partition, whose offsets mean nothing to its history."""
         source = self.inputs.get(record.partition)
         if source is None:
             return False
@@ -177,8 +171,7 @@ class Admission:
         self.unsettled.setdefault(ladder, []).append((partition, offset))
 
     def settle(self, allowed_before: Callable[[str], float]) -> None:
-        """Finish the unsettled records on whose ladders all workers agree, and report the
-        rejections among them."""
+        """Finish the unsettled records on whose ladders all agree, and report the rejections."""
         unsettled, self.unsettled = self.unsettled, {}
         for ladder, places in unsettled.items():
             before = allowed_before(ladder)
@@ -189,32 +182,26 @@ class Admission:
                     self._observer.round_rejected(each)
 
     def _enqueue(self, record: Record, now_s: float) -> None:
-        """Validate a correction by its record alone, and enqueue it. The rest of its validation
-        needs the log, and comes later."""
+        """Validate a correction, seed or reset by its record alone, and enqueue it. A correction
+        is validated by the log later."""
+        log, source = self._log, self.inputs.get(record.partition)
+        queued: Queued
         try:
-            correction = self._log.correction(record)
+            if is_seed(record):
+                seed = seed_records.decode(record, log.ladders, log.partitions)
+                queued, counts = QueuedSeed(seed), self._is_to_be_rated(record, seed.head, now_s)
+            else:
+                queued = QueuedCorrection(record, log.correction(record))
+                counts = source is not None and source.enqueue(record)
         except Invalid as invalid:
             self._is_to_be_rated(record, invalid, now_s)
             return
-        source = self.inputs.get(record.partition)
-        if source is not None and source.enqueue(record):
-            self.corrections.enqueue(record, correction)
-
-    def _enqueue_seed(self, record: Record, now_s: float) -> None:
-        """Validate a seed or a reset, and enqueue it."""
-        log = self._log
-        try:
-            seed = seed_records.decode(record, log.ladders, log.partitions)
-        except Invalid as invalid:
-            self._is_to_be_rated(record, invalid, now_s)
-            return
-        if self._is_to_be_rated(record, seed.head, now_s):
-            self.corrections.enqueue_seed(seed)
+        if counts:
+            self.corrections.enqueue(queued)
 
     def finish(self, queued: Queued, now_s: float) -> PendingRounds:
-        """Finish a queued record whose work is done. Corrections that do not fit the log are
-        rejected, and their rejections are committed with the offset of the finished record. Returns
-        the rounds that waited for it."""
+        """Finish a queued record whose work is done, and commit the rejections of corrections that
+        do not fit the log with its offset. Returns the rounds that waited for it."""
         partition, source = queued.partition, self.inputs[queued.partition]
         for each, refused in self.corrections.finished(queued):
             for record, invalid in refused:
@@ -252,8 +239,7 @@ class Agreement:
         """The history of a ladder, according to the file."""
         self._disagreements: dict[str, float] = {}
         self._until_s = 0.0
-        self._issued = 0
-        """The number of tickets that the polled rounds have."""
+        self._issued = 0  # The number of tickets that the polled rounds have.
         self._agreed_up_to: dict[str, int] = {}
         """By ladder whose events agreed when they were last read, the number of tickets then. All
         rounds with these tickets had been polled, so their events need not be read again."""
@@ -267,9 +253,8 @@ class Agreement:
         self._issued = issued
 
     def compare(self, in_force: Mapping[str, History], until_s: float) -> dict[str, float]:
-        """Compare the file with the histories in the ladder events. Returns, by ladder, the offset
-        from which on they disagree; ladders that agree are left out. The result is remembered until
-        `until_s`."""
+        """Compare the file with the histories in the ladder events. Returns the offset from which
+        on they disagree, by ladder that does. It is remembered until `until_s`."""
         found = {
             ladder: allowed_before(self._file_histories(ladder), history)
             for ladder, history in in_force.items()
@@ -289,8 +274,8 @@ class Agreement:
         unsettled: Mapping[str, Sequence[tuple[int, int]]] = NONE_UNSETTLED,
     ) -> Step[PendingRounds]:  # fmt: skip
         """Compare the file with the ladder events, and keep the rounds of a wave that may be rated.
-        The events are read unless that was done after all these rounds were polled. Those of the
-        ladders in `unsettled` are always read, where records may be finished."""
+        The events are read unless they were after all these rounds were polled; always those of
+        the ladders in `unsettled` of which records may be finished."""
         ladders = {
             head.ladder
             for head, ticket in zip(wave.rounds.heads, wave.tickets.tolist(), strict=True)
@@ -308,8 +293,7 @@ class Agreement:
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
-        """Read the ladder events, and return whether the record of a ladder at this offset may be
-        rated."""
+        """Whether the record of a ladder at this offset may be rated, by the events read now."""
         if offset < self.allowed_before(ladder):
             yield from self._read({ladder}, until_s, observer)
         return offset < self.allowed_before(ladder)
@@ -340,8 +324,8 @@ class Agreement:
         return ladder == FILE_LIMITS or ladder in names or TEMPLATE not in names
 
     def retry(self, now_s: float) -> bool:
-        """Whether the remembered disagreements have expired. If so, they are forgotten, because the
-        ladder events or the store may have been repaired."""
+        """Forget the remembered disagreements if they have expired, since events or store may have
+        been repaired. Returns whether they have."""
         due = bool(self._disagreements) and now_s >= self._until_s
         if due:
             self._disagreements = {}

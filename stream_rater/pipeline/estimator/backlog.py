@@ -26,8 +26,7 @@ CANDIDATES_AT_ONCE = 1000  # The number of candidate rounds that are examined in
 
 LAST = -1  # Marks the end of a list of links.
 COMPACT_AFTER = 1000
-"""Finished rounds are dropped once there are more than this many of them, and more of them than
-unfinished rounds."""
+"""Finished rounds are dropped once there are more than this many, and than unfinished ones."""
 
 NO_SIZES, NO_FINGERPRINTS = np.empty(0, np.int64), np.empty(0, np.uint64)
 
@@ -38,19 +37,15 @@ class Backlog:
     def __init__(self, wave_players: int) -> None:
         self._wave_players = wave_players
         self._graph = RoundGraph()
-        self._blocks: list[PendingRounds] = []
-        """Pending rounds in blocks, by rising ticket."""
+        self._blocks: list[PendingRounds] = []  # Pending rounds in blocks, by rising ticket.
         self._finished_players = 0
         """The number of players in the blocks that belong to finished rounds."""
-        self.issued = 0
-        """The number of tickets that were issued."""
+        self.issued = 0  # The number of tickets that were issued.
         self.waiting = 0
         """The number of players in all unfinished rounds. An oversize round counts as
         `wave_players`, the number of its players that are in memory at a time."""
-        self._waiting_of: Counter[int] = Counter()
-        """The same by partition."""
-        self.oversize = 0
-        """The number of unfinished rounds that are larger than a wave."""
+        self._waiting_of: Counter[int] = Counter()  # The same by partition.
+        self.oversize = 0  # The number of unfinished rounds that are larger than a wave.
 
     def __len__(self) -> int:
         return len(self._graph)
@@ -85,12 +80,9 @@ class Backlog:
         self, eligible: Callable[[Ints], Ints], ready: Callable[[Fingerprints, Ints], Flags]
     ) -> PendingRounds:
         """Choose the next wave: candidates in order of their tickets, up to `wave_players` players
-        in all.
-
-        `eligible` returns those of the given tickets that may be in a wave. `ready` takes players
-        and the number of players of each round, and returns for each round whether all its players
-        are ready.
-        """
+        in all. `eligible` returns those of the given tickets that may be in a wave. `ready` takes
+        players and the number of players of each round, and returns for each round whether all its
+        players are ready."""
         candidates, chosen, room = self._graph.candidates(), [NO_SIZES], self._wave_players
         for first in range(0, len(candidates), CANDIDATES_AT_ONCE):
             batch = eligible(candidates[first : first + CANDIDATES_AT_ONCE])
@@ -118,8 +110,7 @@ class Backlog:
         return np.concatenate([NO_SIZES, *found])
 
     def players(self, tickets: Ints) -> Fingerprints:
-        """(P,) the players of the rounds with these tickets, round by round. The tickets must
-        rise."""
+        """(P,) the players of the rounds with these tickets, which must rise, round by round."""
         found = [block.players(places) for block, places in self._blocks_with(tickets)]
         return np.concatenate([NO_FINGERPRINTS, *found])
 
@@ -173,13 +164,10 @@ class RoundGraph:
     def __init__(self) -> None:
         self._tickets = NO_SIZES
         """(place,) the tickets, in rising order. Some finished rounds are still among them."""
-        self._finished: Flags = np.empty(0, np.bool_)
-        """(place,) whether the round is finished."""
+        self._finished: Flags = np.empty(0, np.bool_)  # (place,) whether the round is finished.
         self._blockers = NO_SIZES
-        """(place,) the number of the round's players that still have an unfinished earlier
-        round."""
-        self._latest = PlayerMap()
-        """The latest unfinished round of each player."""
+        """(place,) how many of the round's players still have an unfinished earlier round."""
+        self._latest = PlayerMap()  # The latest unfinished round of each player.
         self._before, self._after = NO_SIZES, NO_SIZES
         """(link,) the places of a round and of a later round that waits for it. There is one link
         for each player whom the two rounds share and who is in no round between them."""
@@ -235,8 +223,7 @@ class RoundGraph:
         return left
 
     def _compact(self) -> None:
-        """Drop finished rounds and their links. A round that waits for an unfinished one is
-        unfinished, too."""
+        """Drop finished rounds and their links. What waits for an unfinished one is unfinished."""
         left = ~self._finished
         place, linked = np.cumsum(left) - 1, left[self._before]
         before, after = place[self._before[linked]], place[self._after[linked]]

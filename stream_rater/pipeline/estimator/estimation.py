@@ -56,8 +56,7 @@ def no_seasons(_: str, __: int) -> tuple[Season, ...]:
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
-    """The distinct values among small non-negative numbers, rising, and (n,) the index of each
-    number among them."""
+    """The distinct values of small numbers of at least 0, rising, and (n,) the index of each."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])], np.zeros(len(numbers), np.int64)
     which = np.bincount(numbers) > 0
@@ -66,10 +65,7 @@ def distinct(numbers: Ints) -> tuple[list[int], Ints]:
 
 class PendingRounds(Ragged, gc=True, dict=True):
     """R valid rounds that pass through the steps together, with all their P players, round by
-    round.
-
-    Rounds are taken in rising order.
-    """
+    round. Rounds are taken in rising order."""
 
     per_player: ClassVar = ("fingerprints",)
 
@@ -112,8 +108,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return super().take(rounds) if len(rounds) else empty
 
     def piece(self, first: int, last: int) -> "PendingRounds":
-        """A single round reduced to the players [first, last). This object must have one round; the
-        entries are left out."""
+        """A single round, this one, with the players [first, last) only, and without entries."""
         last = min(last, self.count)
         rounds = structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
@@ -122,8 +117,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
 
 
 def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -> PendingRounds:
-    """Make pending rounds from decoded rounds and their records, one record for each round. They
-    have no tickets yet."""
+    """Make pending rounds, without tickets, from decoded rounds and the record of each."""
     ladders = [head.ladder for head in rounds.heads]
     return PendingRounds(
         rounds,
@@ -149,9 +143,8 @@ def fingerprints_by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
 
 
 def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
-    """(P,) the headers of the rounds' players, decoded from the headers that were read from each
-    shard; and, by shard, the reason why its headers cannot be decoded. The headers of such a shard
-    are zeros here."""
+    """(P,) the headers of the rounds' players, as read from each shard; and, by shard, why its
+    headers cannot be decoded. Those of such a shard are zeros here."""
     order, cuts = pending.by_shard
     encoded = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
@@ -177,8 +170,7 @@ def _to_round_order(in_shard_order: Table, order: Ints) -> Table:
 
 
 class Classified(NamedTuple):
-    """The result of step 5 for some rounds. Rounds with a prior that does not count are in neither
-    group."""
+    """The result of step 5. Rounds with a prior that does not count are in neither group."""
 
     ready: PendingRounds  # The rounds to send.
     rows: Ints | slice  # The rows of the players of `ready` among the players of all rounds.
@@ -198,11 +190,8 @@ def classified(pending: PendingRounds, headers: Table, usable: Flags) -> Classif
 @kernel
 def _classified(headers: Table, usable: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
     """(R,) whether all priors of a round count, and (R,) whether a belief shows that the round was
-    sent.
-
-    Where a belief already includes this very round, its header is overwritten by the remembered
-    prior.
-    """
+    sent. Where a belief already includes this very round, its header is overwritten by the
+    remembered prior."""
     all_usable, already_sent = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
     i = 0
     for r in range(len(sizes)):
@@ -224,9 +213,8 @@ def estimate(
     seasons: SeasonsOf = no_seasons,
 ) -> Part:  # fmt: skip
     """Estimate the rounds. Returns all rows as one part, to be cut for `shards` shards. `priors`
-    are (P,) in the order of the rows; they are overwritten by the priors that stage 1 sees.
-    `ratings` is indexed by the number of a configuration; `seasons` returns the seasons that
-    started before a round. Raises UnratedRound."""
+    (P,) in the order of the rows are overwritten by those that stage 1 sees. `ratings` is indexed
+    by the number of a configuration. Raises UnratedRound."""
     rule_keys, rule = _rule_keys(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
@@ -283,8 +271,7 @@ def _unrated(rating: RatingConfig, pending: PendingRounds, error: Exception) -> 
 
 
 def _rule_keys(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[RuleKey], Ints]:
-    """The kinds of these rounds, and (R,) the index of each round's kind. The rounds of a kind are
-    estimated in one call."""
+    """The kinds of these rounds, each for one call, and (R,) the index of each round among them."""
     if seasons is no_seasons:
         numbers, rule = distinct(pending.rounds.config_index)
         return [(number, ()) for number in numbers], rule
@@ -317,8 +304,8 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
 
 def posteriors(part: Part, pending: PendingRounds, beliefs: Beliefs) -> StringColumn:
     """(P,) the belief records that the store will have for the rounds' players, once it has applied
-    the part. `beliefs` (P,) are those before the part, and are overwritten; a belief that already
-    includes its round stays as it is. Raises Unrecordable."""
+    the part. `beliefs` (P,), those before it, are overwritten, but not where they include the
+    round. Raises Unrecordable."""
     rule = pending.for_each_player([each.rule for each in part.rounds])
     offset = pending.for_each_player(pending.offsets)
     time = pending.for_each_player(pending.rounds.time)

@@ -22,7 +22,7 @@ of the protocol.
    is cached.
 6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
    pending for its players until they are seen applied. The players' new beliefs are computed and
-   cached (`belief_cache`) until the player's next round, seed or reset, a correction of the ladder,
+   cached (`priors`) until the player's next round, seed or reset, a correction of the ladder,
    a lost or gained partition, or a failure. A shard with many rows in flight is full: no round of
    its players is sent until some are seen applied.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
@@ -42,18 +42,23 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Repartitioned, Trouble
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
+from stream_rater.pipeline.corrections.correction_validator import LogContext
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import admission, estimation, input_partition, progress
 from stream_rater.pipeline.estimator.backlog import Backlog
-from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
-from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions
+from stream_rater.pipeline.estimator.priors import (
+    CACHE_BYTES,
+    BeliefCache,
+    PriorReader,
+    PriorsRead,
+    read_positions,
+)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.ports import NotedCorrections
 from stream_rater.pipeline.same_history import HistoryMismatches, check_source
 from stream_rater.rating.model import Beliefs, Table
 from stream_rater.rating.record import Unrecordable
@@ -63,15 +68,12 @@ ROWS_PER_PART = 5000
 """The most rows in a message, and the most players in a piece of an oversize round."""
 
 REFUSED_S = 5.0
-"""Seconds until a shard with unreadable beliefs, or a ladder that disagrees with the ladder events,
-is tried again."""
+"""Seconds until an unreadable shard, or a ladder that is not agreed on, is tried again."""
 
 
 class Estimator:
-    """Owns some of the `partitions` of `round-completed`. Drive it with `run()`.
-
-    Tests derive mutants from it, each of which overrides one method. So some methods are small.
-    """
+    """Owns some of the `partitions` of `round-completed`. A driver runs it by `run()`. Tests derive
+    mutants from it, each of which overrides one method. So some methods are small."""
 
     def __init__(
         self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
@@ -83,8 +85,8 @@ class Estimator:
         make_corrections: admission.MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
         """`cache_bytes` bounds the memory of the cached beliefs; 0: none are cached.
-        `rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
-        `most_rows_of` says."""
+        `rows_in_flight` bounds the rows of a shard in parts not seen applied; 0: as `most_rows_of`
+        says."""
         self._agreement = admission.Agreement(ladders)
         self._shards = shards
         self._rows_in_flight = rows_in_flight or progress.most_rows_of(shards)
@@ -102,8 +104,7 @@ class Estimator:
         self._to_open: frozenset[int] = frozenset()
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
-        self._until_s = 0.0
-        """The time before which nothing that is refused now is tried again."""
+        self._until_s = 0.0  # The time before which nothing that is refused now is tried again.
         self._limiter = admission.RejectionLimiter(rejects_per_second)
         log = LogContext(ladders, window, partitions, checkpoint_every)
         options = PartOptions(shards, rows_per_part, threshold)
@@ -117,8 +118,7 @@ class Estimator:
     def _forget_everything(self) -> None:
         self._admission.forget()
         self._inputs = self._admission.inputs
-        self._oversize: OversizeRound | None = None
-        """The oversize round in progress."""
+        self._oversize: OversizeRound | None = None  # The oversize round in progress.
         self._backlog = Backlog(self._wave_players)
         self._agreement.forget()
         self._belief_cache.clear()
@@ -128,8 +128,7 @@ class Estimator:
         """The waves that were sent and not yet seen applied."""
         self._backoff = progress.PollBackoff(self._idle_s)
         self._may_find_wave = True
-        """Whether a wave may be found now, because something changed since the candidates were last
-        examined."""
+        """Whether something has changed since the candidates were last examined."""
 
     def run(self) -> ports.Step[NoReturn]:
         """Run steps 1 to 7 forever."""
@@ -228,9 +227,8 @@ class Estimator:
 
     @property
     def _paused(self) -> frozenset[int]:
-        """The partitions from which nothing is read now: too many of their records were rejected,
-        or too many of their records, players or rows of seeds wait, or too many bytes of their
-        rejected records. Other partitions go on."""
+        """The partitions from which nothing is read now: too many records were rejected, or too
+        many records, players, rows of seeds or bytes of rejected records wait. Others go on."""
         most = progress.READ_AHEAD * self._wave_players
         paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
         paused |= {p for p, source in self._inputs.items() if len(source) > most}
@@ -242,16 +240,14 @@ class Estimator:
 
     def _report_behind(self, opened: frozenset[int], *, idle: Collection[int]) -> None:
         """Report which partitions are being read back up to their committed offsets: those just
-        opened, and all others that are not there yet. `idle` are those that had no record in a
-        poll."""
+        `opened`, and others that are not there yet. `idle` ones had no record in a poll."""
         reading_back = {
             p for p, source in self._inputs.items() if source.is_reading_back(idle=p in idle)
         }
         self._observer.reading_back(opened | reading_back)
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        """Drop partitions. The pending parts of their players stay, because they do not depend on
-        which worker owns the partitions."""
+        """Drop partitions. The pending parts of their players stay, whoever owns them now."""
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
@@ -287,8 +283,8 @@ class Estimator:
         return self._progress.ready(players, sizes, self._belief_cache.may_contain(players))
 
     def _eligible(self, tickets: Ints) -> Ints:
-        """Return those of these tickets that may be in a wave. If an oversize round is among them
-        and none is in progress, begin it."""
+        """Return those of these tickets that may be in a wave. Begin an oversize round among them,
+        if none is in progress."""
         if not self._backlog.oversize and self._agreement.is_full:
             return tickets
         large = self._backlog.sizes(tickets) > self._wave_players
@@ -331,16 +327,11 @@ class Estimator:
             self._backoff.waited()
 
     def _read_wave(self, wave: PendingRounds) -> ports.Step[PriorsRead]:
-        """Read the priors of a wave's players, from the cache where possible and else from the
-        store."""
+        """Read the priors of a wave's players, from the cache if possible, else from the store."""
         read = self._prior_reader.read_with_cache(
             wave, self._belief_cache, self._progress, self._until_s, self._now_s
         )
         return (yield from read)
-
-    def _read_piece(self, piece: PendingRounds) -> ports.Step[PriorsRead]:
-        """Read the priors of a piece's players from the store."""
-        return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
 
     def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> ports.Step[None]:
         """Estimate and send rounds. `rows` are the rows of their players in `read`."""
@@ -353,8 +344,8 @@ class Estimator:
         self._observer.rounds_sent(len(ready), ready.count)
 
     def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
-        """Cache the beliefs after these rounds, all of whose parts are acknowledged. `beliefs` (P,)
-        are those of the rounds' players before them; None if they were not read."""
+        """Cache the beliefs after these rounds, which are sent. `beliefs` (P,) are those before
+        them; None if they were not read."""
         if beliefs is None:
             return
         with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
@@ -367,20 +358,18 @@ class Estimator:
         return estimation.estimate(pending, priors, ratings, self._shards, seasons)
 
     def _resume(self, resumed: PendingRounds) -> ports.Step[None]:
-        """Finish rounds that were already sent: their parts are in the log, before its present
-        end."""
+        """Finish rounds that were sent before: their parts are in the log, before its end now."""
         self._was_sent(resumed, dict(enumerate((yield from ports.shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
     def _was_sent(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
-        """Finish rounds that are wholly sent. Their parts are pending for their players up to these
-        ends."""
+        """Finish rounds that are wholly sent, whose parts are pending up to these ends."""
         self._in_flight.sent(part_ends, estimation.fingerprints_by_shard(pending), self._now_s)
         self._done_with(pending)
 
     def _done_with(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. The cached beliefs of their
-        players are dropped, because they are from before these rounds."""
+        players, from before them, are dropped."""
         self._belief_cache.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
@@ -396,7 +385,9 @@ class Estimator:
         if done and oversize.is_read:
             yield from oversize.send(self._rows_per_part)
         elif done:
-            yield from oversize.read(self._read_piece, self._estimate, self._observer)
+            piece = oversize.next_piece()
+            read = yield from self._prior_reader.read(piece, self._progress, self._until_s)
+            oversize.take(piece, read, self._estimate, self._observer)
         if not done or oversize.was_sent_before or oversize.is_sent:
             self._oversize = None
         if oversize.was_sent_before:

@@ -1,5 +1,4 @@
-"""The state of one owned partition of `round-completed`: the records that were read, and the
-offsets that may be committed."""
+"""One owned partition of `round-completed`: the records read, and the offsets to commit."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,11 +18,8 @@ have more bytes than this."""
 
 class InputPartition:
     """Validates records in order, beginning before the committed offset c, and tracks those from c
-    on.
-
-    Records at offsets [c - W, c) are read for their round ids only. Gaps between offsets are
-    allowed, because Kafka's transaction markers take offsets, too.
-    """
+    on. Records at offsets [c - W, c) are read for their round ids only. Gaps between offsets are
+    allowed, because Kafka's transaction markers take offsets, too."""
 
     def __init__(self, duplicates: DuplicateWindow, *, start: int, committed: int) -> None:
         self._duplicates = duplicates
@@ -34,8 +30,7 @@ class InputPartition:
         """The offsets that were read and not committed, in order."""
         self._checksums: deque[int | None] = deque()
         """The checksums of the records at these offsets; None where one was damaged."""
-        self._finished: set[int] = set()
-        """The unfinished offsets for which nothing is left to do."""
+        self._finished: set[int] = set()  # The unfinished offsets for which nothing is left to do.
         self._rejections: dict[int, list[ports.Rejection]] = {}
         """The rejections, by the offset with which they are committed."""
         self.rejected_bytes = 0
@@ -46,22 +41,17 @@ class InputPartition:
         return len(self._unfinished)
 
     def is_reading_back(self, *, idle: bool) -> bool:
-        """Whether round ids before c are still being read. After one empty poll (`idle`) the answer
-        is no: the offsets that remain before c may have no records."""
+        """Whether round ids before c are still being read. Not after an empty poll (`idle`): the
+        offsets that remain before c may have no records."""
         self._found_end = self._found_end or idle
         return self._next_offset < self._committed and not self._found_end
 
     def validate(self, record: Record, found: Round | Invalid) -> Invalid | bool:
-        """Validate a record. Returns why it is rejected, or True if its round is to be rated.
-        Returns False if it is skipped, because it is read for its round id only or was read
-        before."""
-        if record.offset < self._next_offset:
+        """Validate a record. Returns why it is rejected, True if its round is to be rated, or False
+        if it is skipped: it is read for its round id only, or was read before."""
+        live = self._is_live(record)
+        if live is None:
             return False
-        self._next_offset = record.offset + 1
-        live = record.offset >= self._committed
-        if live:
-            self._unfinished.append(record.offset)
-            self._checksums.append(None if record.unreadable else checksum(record.value))
         try:
             if isinstance(found, Invalid):
                 raise found
@@ -73,22 +63,24 @@ class InputPartition:
     def enqueue(self, record: Record) -> bool:
         """Whether a well-formed correction in a record is to be applied. It is not if the record
         was read before, or is before the committed offset."""
+        return bool(self._is_live(record))
+
+    def _is_live(self, record: Record) -> bool | None:
+        """Whether a record is from c on, and is tracked from now on; None: it was read before."""
         if record.offset < self._next_offset:
-            return False
+            return None
         self._next_offset = record.offset + 1
-        if record.offset < self._committed:
-            return False
-        self._unfinished.append(record.offset)
-        self._checksums.append(checksum(record.value))
-        return True
+        if live := record.offset >= self._committed:
+            self._unfinished.append(record.offset)
+            self._checksums.append(None if record.unreadable else checksum(record.value))
+        return live
 
     def all_finished_before(self, offset: int) -> bool:
         """Whether all records before this offset are finished."""
         return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
 
     def finished_prefix(self, offsets: Sequence[int]) -> int:
-        """The length of the longest prefix of `offsets` for which all other records before its last
-        offset are finished."""
+        """How many of `offsets` form a prefix before whose last one all others are finished."""
         count = 0
         for offset in self._unfinished:
             if count < len(offsets) and offset == offsets[count]:
@@ -172,12 +164,9 @@ def commit_finished(
     inputs: Mapping[int, InputPartition], poll: Callable[[], ports.Step[None]]
 ) -> ports.Step[ports.CommitSource | None]:
     """Step 7: commit the finished offsets of all partitions, together with the rejections before
-    them.
-
-    After Regrouped, call `poll` and commit the offsets of the partitions that are still owned.
-    Returns the effect that was committed, or None if nothing was. Raises Regrouped as
-    `commit_through_regrouping` does.
-    """
+    them. After Regrouped, call `poll` and commit the offsets of the partitions that are still
+    owned. Returns the effect that was committed, or None. Raises Regrouped as
+    `commit_through_regrouping` does."""
     offsets: dict[int, ports.SourceCommit] = {}
     rejections: list[ports.Rejection] = []
     for partition, source in inputs.items():

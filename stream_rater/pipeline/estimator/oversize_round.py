@@ -1,5 +1,4 @@
-"""Rates a round that is larger than a wave, in pieces. One piece is handled in each pass of the
-estimator's loop, with waves of other rounds in between.
+"""Rates a round that is larger than a wave, in pieces: one in each pass of the estimator's loop.
 
 The round stays one round. All its players are estimated together, and it counts as sent once all
 pieces are acknowledged. Steps 4 to 6 may be split into pieces because they concern one player at a
@@ -40,18 +39,14 @@ class OversizeRound:
     """An oversize round in progress, cut into pieces of at most `piece_players` players."""
 
     def __init__(self, whole: PendingRounds, piece_players: int, progress: Progress) -> None:
-        self.whole = whole
-        """The oversize round, as pending rounds of length one."""
+        self.whole = whole  # The oversize round, as pending rounds of length one.
         self._progress = progress
         self._starts = range(0, whole.count, piece_players)
-        self._priors: list[Table] = []
-        """The priors of each piece that was read."""
+        self._priors: list[Table] = []  # The priors of each piece that was read.
         self.was_sent_before = False
         """Whether a belief shows that some worker has sent the whole round before."""
-        self._rows: Part | None = None
-        """All rows of the round; None until they are estimated."""
-        self._sent = 0
-        """The number of acknowledged pieces."""
+        self._rows: Part | None = None  # All rows of the round; None until they are estimated.
+        self._sent = 0  # The number of acknowledged pieces.
         self._in_flight = InFlightWindow(progress)
 
     @property
@@ -69,25 +64,26 @@ class OversizeRound:
         """Whether all parts of the round were acknowledged."""
         return self._sent == len(self._starts)
 
+    def next_piece(self) -> PendingRounds:
+        """The round with the players only whose priors are to be read next."""
+        return self._piece(len(self._priors))
+
     def _piece(self, number: int) -> PendingRounds:
-        """The pending round reduced to the players of one piece."""
         first = self._starts[number]
         return self.whole.piece(first, first + self._starts.step)
 
     def is_due(self) -> bool:
         """Whether the next piece may be read or sent now."""
         if not self.is_read:
-            piece = self._piece(len(self._priors))
+            piece = self.next_piece()
             return bool(self._progress.ready(piece.fingerprints, piece.sizes)[0])
         return not self._in_flight.has_at_least(PIECES_IN_FLIGHT, 0, 0.0)
 
-    def read(
-        self, read_priors: Callable[[PendingRounds], Step[PriorsRead]],
+    def take(
+        self, piece: PendingRounds, found: PriorsRead,
         estimate: Callable[[PendingRounds, Table], Part], observer: Observer,
-    ) -> Step[None]:  # fmt: skip
-        """Do steps 4 and 5 for the next piece. After the last piece, estimate all rows."""
-        piece = self._piece(len(self._priors))
-        found = yield from read_priors(piece)
+    ) -> None:  # fmt: skip
+        """Do step 5 for a piece with these priors. After the last piece, estimate all rows."""
         verdict = estimation.classified(piece, found.headers, found.usable)
         self.was_sent_before = bool(verdict.already_sent)
         if verdict.ready:

@@ -1,22 +1,34 @@
 """Reads the priors of rounds and decides which of them count (steps 4 and 5).
 
-A player whose belief is cached (`belief_cache`) is not read. Of all others the whole records are
-read, from which the beliefs after the round are computed. If a belief in a shard cannot be read,
-the shard is refused for some seconds, and rounds with a player in it wait.
+A player whose belief is cached is not read. Of all others the whole records are read, from which
+the beliefs after the round are computed. If a belief in a shard cannot be read, the shard is
+refused for some seconds, and rounds with a player in it wait.
+
+All rounds of a ladder pass through one estimator, and a belief is rated nowhere else. So once all
+parts of a round are acknowledged, the estimator knows the records that the store will have: it
+computes stage 2 by the same kernels, from the records before the round, and caches them as the
+store has them, before the draw of any later season. A round whose players' beliefs are cached needs
+no answer of the store, and does not wait for the updaters.
+
+A record is dropped with any doubt whether it is of the player's last round: with the player's next
+round, seed or reset, with all others of the ladder when a correction is finished, with all when a
+partition is lost or gained, and with all after a failure. The table may also drop any record for
+want of room. Then the player waits for the pending part, as if nothing had been cached.
 """
 
 import math
 from collections.abc import Collection, Mapping
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import RecordColumn
-from stream_rater.columns.player_map import shards_in
+from stream_rater.columns.player_map import Fingerprints, shards_in
+from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.belief_cache import BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
@@ -28,6 +40,73 @@ from stream_rater.rating.record import UnknownRecord
 POSITIONS_EVERY_S = 0.02
 """While all players of each wave are cached, the positions of the shards are read this often. They
 say which rows are in flight no more."""
+
+CACHE_BYTES = 64 * 2**20  # The default memory of the cache: room for some 350,000 records.
+
+
+class BeliefCache:
+    """The newest records of the players of one estimator, in at most `most_bytes` of memory."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._table = RecordTable(most_bytes)
+        self._owners: dict[str, int] = {}
+        """The owner number of each ladder. A number is never used again."""
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether there is too little memory to cache anything."""
+        return self._table.is_off
+
+    def may_contain(self, players: Fingerprints) -> Flags:
+        """(P,) whether a record is cached for a player with this fingerprint."""
+        return self._table.may_contain(players)
+
+    def find(self, pending: PendingRounds) -> tuple[Flags, StringColumn]:
+        """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of
+        them, else empty strings. Ladders and ids are compared, not fingerprints alone."""
+        owners, names = self._owners_of(pending), self._names(pending)
+        return self._table.find(owners, names, pending.fingerprints)
+
+    @property
+    def bytes_used(self) -> int:
+        """The memory of the records."""
+        return self._table.bytes_used
+
+    def put(self, sent: PendingRounds, records: StringColumn) -> int:
+        """Cache the (P,) records of the players of these rounds. Returns how many it evicted."""
+        before = self._table.evictions
+        self._table.put(self._owners_of(sent), self._names(sent), sent.fingerprints, records)
+        return self._table.evictions - before
+
+    def drop(self, players: Fingerprints) -> None:
+        """Drop the records of the players with these fingerprints."""
+        self._table.forget(players)
+
+    def drop_ladder(self, ladder: str) -> None:
+        """Drop the records of all players of a ladder."""
+        owner = self._owners.pop(ladder, None)
+        if owner is not None:
+            self._table.forget_owner(owner)
+
+    def clear(self) -> None:
+        """Drop all records."""
+        self._owners.clear()
+        if len(self._table):  # else memory would be taken that may never be used
+            self._table.clear()
+
+    def _names(self, pending: PendingRounds) -> StringColumn:
+        return pending.rounds.names
+
+    def _owners_of(self, pending: PendingRounds) -> Ints:
+        """(P,) the owner number of each player's ladder."""
+        ladders = [head.ladder for head in pending.rounds.heads]
+        for ladder in set(ladders) - self._owners.keys():
+            self._owners[ladder] = next(self._numbers)
+        return pending.for_each_player(np.array([self._owners[e] for e in ladders], np.int64))
 
 
 class PriorsRead(NamedTuple):
@@ -44,24 +123,19 @@ class PriorsRead(NamedTuple):
 
 
 class PriorReader:
-    """Reads priors for one estimator. It reports shards that are refused, and shards that are
-    readable again."""
+    """Reads priors for one estimator. Reports shards that are refused, or readable again."""
 
     def __init__(self, shards: int, observer: Observer) -> None:
         self._shards = shards
         self._observer = observer
-        self._refused: set[int] = set()
-        """The shards whose beliefs could not be read the last time."""
-        self._positions_s = -math.inf
-        """When positions were last read, monotonic seconds."""
+        self._refused: set[int] = set()  # The shards whose beliefs could not be read the last time.
+        self._positions_s = -math.inf  # When positions were last read, monotonic seconds.
 
     def read(
         self, pending: PendingRounds, progress: Progress, refused_until_s: float
     ) -> Step[PriorsRead]:
-        """Read the headers of all priors of the rounds' players from the store.
-
-        A shard whose headers cannot be read is refused until `refused_until_s`.
-        """
+        """Read the headers of all priors of the rounds' players from the store. A shard whose
+        headers cannot be read is refused until `refused_until_s`."""
         order, cuts = pending.by_shard
         players = pending.rounds.players().take(order)
         read = yield from ask(ReadPriors({shard: players[where] for shard, where in cuts}))
@@ -99,8 +173,7 @@ class PriorReader:
     def _read_missing(
         self, found: "_FoundPriors", rows: Mapping[int, Ints], progress: Progress
     ) -> Step[None]:
-        """Read the records of the players in these rows, by shard, and the positions of all shards
-        where they may have moved."""
+        """Read the records of these rows, by shard, and all positions that may have moved."""
         to_read = dict.fromkeys(progress.shards_to_read(), NO_PLAYERS)
         if rows:
             players = found.pending.rounds.players()
@@ -156,9 +229,8 @@ class _FoundPriors:
         self._size += len(strings.data)
 
     def decoded(self) -> tuple[Beliefs, dict[int, str]]:
-        """(P,) the beliefs, and, by shard, the reason why its beliefs cannot be decoded. The
-        players of such a shard seem to have no belief, and the players without one seem to have
-        played no round."""
+        """(P,) the beliefs, and, by shard, why its beliefs cannot be decoded. Their players seem to
+        have no belief, and players without one seem to have played no round."""
         unreadable = dict[int, str]()
         strings = StringColumn(np.concatenate(self._data), self._starts, self._ends)
         records = RecordColumn(strings, self._is_present)

@@ -46,20 +46,16 @@ class Progress:
         self._floor = [0] * shards
         self._pending = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
-        """By shard, in rising order, the ends of the parts not seen applied, each with the players
-        in the part."""
+        """By shard, the rising ends of the parts not seen applied, each with its players."""
         self._rows = [0] * shards
         """By shard, the number of rows in parts that were not seen applied: a player with several
         parts in flight counts for each."""
-        self._all_rows = 0
-        """The number of such rows of all shards."""
-        self._full: set[int] = set()
-        """The shards with more than `most_rows` such rows."""
+        self._all_rows = 0  # The number of such rows of all shards.
+        self._full: set[int] = set()  # The shards with more than `most_rows` such rows.
         self._lagging: set[int] = set()
         """The shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
-        """The shards whose beliefs cannot be read, and the time before which each is not tried
-        again."""
+        """The shards with unreadable beliefs, and the time until which each is not tried again."""
         self._excluded: set[int] = set()
         """The shards whose store has another history than the log (`same_history`)."""
         self.has_moved = True
@@ -73,8 +69,7 @@ class Progress:
                 self._lagging.add(shard)
 
     def accept(self, shard: int, applied: int) -> bool:
-        """Step 4: record a shard's `applied`, and return whether the priors that were read with it
-        count."""
+        """Step 4: record a shard's `applied`. Returns whether the priors read with it count."""
         if shard in self._excluded:
             return False
         if applied < self._floor[shard]:
@@ -95,8 +90,7 @@ class Progress:
         return shard not in self._refused
 
     def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
-        """Step 6: record that parts of these players are in the log. `ends` and `players` are by
-        shard."""
+        """Step 6: record that parts of these players are in the log, with the ends by shard."""
         for shard, shard_players in players.items():
             self._in_flight[shard].append((ends[shard], shard_players))
             self._rows[shard] += len(shard_players)
@@ -120,9 +114,9 @@ class Progress:
         return found
 
     def ready(self, players: Fingerprints, sizes: Ints, cached: Flags | None = None) -> Flags:
-        """(R,) for each round, whether the priors of all its players would count, as far as is
-        known. `sizes` has the number of players of each round. `cached` (P,) says which players
-        have a cached belief; their pending parts do not count."""
+        """(R,) whether the priors of all players of each round would count, as far as is known.
+        `sizes`: the players of each round. `cached` (P,): who has a cached belief, so that pending
+        parts do not count."""
         if not len(sizes):
             return np.empty(0, np.bool_)
         blocked = self.has_pending_part(players)
@@ -134,8 +128,7 @@ class Progress:
         return ready
 
     def closed_shards(self) -> set[int]:
-        """The shards whose players are not rated now: the shards are full, below their floor,
-        refused or excluded."""
+        """The shards whose players are not rated now: full, lagging, refused or excluded."""
         return self._full | self._lagging | self._excluded | self._refused.keys()
 
     @property
@@ -149,14 +142,12 @@ class Progress:
         return self._all_rows - sum(self._rows[shard] for shard in self.closed_shards())
 
     def shards_to_read(self) -> list[int]:
-        """The shards whose `applied` is worth reading: parts are in flight, or the shard is below
-        its floor."""
+        """The shards whose `applied` is worth reading: with parts in flight, or below the floor."""
         found = (s for s, parts in enumerate(self._in_flight) if parts or s in self._lagging)
         return [shard for shard in found if shard not in self._excluded]
 
     def refuse(self, shard: int, until_s: float) -> None:
-        """Stop accepting priors of this shard until `until_s`, because a belief in it cannot be
-        read."""
+        """Accept no priors of this shard until `until_s`, as a belief in it cannot be read."""
         self._refused[shard] = until_s
 
     def exclude(self, shard: int) -> None:
@@ -187,11 +178,8 @@ class SentWave:
 
 class InFlightWindow:
     """The waves or pieces that are in the log and were not seen wholly applied, in the order in
-    which they were sent.
-
-    Each counts for at most `longest_s`. Otherwise a slow updater of one shard would stop the rounds
-    of all other shards.
-    """
+    which they were sent. Each counts for at most `longest_s`. Otherwise a slow updater of one shard
+    would stop the rounds of all other shards."""
 
     def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
         self._progress = progress
@@ -207,8 +195,7 @@ class InFlightWindow:
         self._pieces.append(SentWave(own, sum(map(len, players.values())), now_s))
 
     def has_at_least(self, pieces: int, players: int, now_s: float) -> bool:
-        """Whether at least `pieces` waves or pieces count, with at least `players` players in
-        all."""
+        """Whether at least `pieces` waves or pieces count, of at least `players` players in all."""
         while self._pieces:
             first = self._pieces[0]
             late = now_s - first.sent_s > self._longest_s
@@ -238,9 +225,8 @@ progress. The store is busy for longer than that, and polling slows it."""
 GATHER_S = 0.015
 
 FEW_ROUNDS, MANY_PLAYERS = 8, 2000
-"""Waves with at most FEW_ROUNDS rounds come rarely enough, and a wave with at least MANY_PLAYERS
-players is large enough. After any other wave, the next poll gathers records for GATHER_S
-seconds."""
+"""Waves of at most FEW_ROUNDS rounds come rarely enough, and one of at least MANY_PLAYERS players
+is large enough. After any other wave, the next poll gathers records for GATHER_S seconds."""
 
 MANY_WAIT = 0.25
 """If at least this share of the players of a wave waits in other rounds, the next wave follows at
@@ -248,13 +234,12 @@ once. A few rounds that wait are not worth a wave of their own."""
 
 READ_AHEAD = 4
 """The estimator reads ahead by this many waves' worth of players in all, and of offsets in each
-partition. While more players wait, it reads only the partitions that have less than their share of
-them."""
+partition. While more players wait, only partitions with less than their share are read."""
 
 WAVES_IN_FLIGHT, LONGEST_IN_FLIGHT_S = 2, 0.5
-"""The estimator stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were
-not seen applied. Each wave counts for at most LONGEST_IN_FLIGHT_S seconds. Rounds that arrive while
-it waits form one larger wave. A busy ladder then takes 15 % less CPU time."""
+"""The estimator stops sending while so many waves, with enough players, were not seen applied, for
+at most so many seconds each. Rounds that arrive while it waits form one larger wave. A busy ladder
+then takes 15 % less CPU time."""
 
 COMMIT_EVERY_S = 0.1
 """The shortest time between two commits of offsets. A transaction takes some 10 ms. After a crash,
@@ -262,24 +247,19 @@ records that are not committed are read again, and their rounds are found to be 
 
 
 class PollBackoff:
-    """How long an estimator's poll waits for the first record, and then for more records.
-
-    While rounds wait for the store, the estimator polls often at first, and less often the longer
-    it waits. A wave has a fixed cost, so where many small rounds arrive, each poll gathers them for
-    a moment.
-    """
+    """How long an estimator's poll waits for the first record, and then for more records. While
+    rounds wait for the store, the estimator polls often at first, and less often the longer it
+    waits. A wave has a fixed cost, so where many small rounds arrive, each poll gathers them for a
+    moment."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
-        self._passes_waited = 0
-        """The number of passes since the last progress while rounds wait."""
+        self._passes_waited = 0  # The number of passes since the last progress while rounds wait.
         self._corrected = False
-        """Whether a piece of the work on a correction was done, or had to wait, since the last
-        poll."""
+        """Whether a piece of work on a correction was done, or had to wait, since the last poll."""
         self._may_go_on = False
         """Whether rounds wait whose players' beliefs may be cached, so that they need not wait."""
-        self.gather_s = 0.0
-        """How long the next poll gathers, in seconds."""
+        self.gather_s = 0.0  # How long the next poll gathers, in seconds.
 
     def timeout_s(self, *, waiting: bool, in_flight: int) -> float:
         """The time-out of the next poll, in seconds. `waiting` says that rounds wait;
@@ -299,26 +279,23 @@ class PollBackoff:
         self._passes_waited += 1
 
     def progressed(self, *, poll_soon: bool = True) -> None:
-        """Record progress: rounds were rated, or a piece was read. `poll_soon=False` says that a
-        piece was sent."""
+        """Record progress; `poll_soon=False`: a piece of an oversize round was sent."""
         self._passes_waited = 0 if poll_soon else PASSES_AFTER_PIECE
 
     def corrected(self) -> None:
-        """Record that a piece of the work on a correction was done. More of this work may be
-        left."""
+        """Record that a piece of work on a correction was done. More of it may be left."""
         self.progressed()
         self._corrected = True
 
     def had_to_wait(self) -> None:
-        """Record a pass in which queued corrections or seeds waited until the store applies
-        parts."""
+        """Record a pass in which queued records waited until the store applies parts."""
         self.waited()
         self._corrected = True
 
     def cached_beliefs(self, waiting: int, sent: int) -> None:
-        """Record that the beliefs after a wave of `sent` players are cached, so that rounds that
-        wait for these players need not wait for the store. If the rounds that wait have many
-        players in all (`waiting`), the next poll neither waits nor gathers."""
+        """Record that the beliefs after a wave of `sent` players are cached, so that their next
+        rounds need not wait for the store. If those who wait (`waiting`) are many, the next poll
+        neither waits nor gathers."""
         if waiting > MANY_WAIT * sent:
             self._may_go_on, self.gather_s = True, 0.0
 

@@ -20,29 +20,9 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import spread
 from stream_rater.columns.strings import SECRET_KEY, StringColumn, distinct
 from stream_rater.contract.record import Trace
-from stream_rater.pipeline.parts import schema, unpacking
+from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts import unpacking as at
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, UnknownPart
-from stream_rater.pipeline.parts.unpacking import (
-    AT,
-    AT_END,
-    ID,
-    ID_END,
-    INDEX,
-    LADDER,
-    LADDER_END,
-    LEAST_ROUND,
-    LEAST_ROW,
-    NAME,
-    NAME_END,
-    OFFSET,
-    PLACE,
-    ROUND,
-    ROW,
-    RULE,
-    TIME,
-    TRACE,
-    TRACE_END,
-)
 from stream_rater.rating.model import Evidence
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.fastjson import runs
@@ -62,8 +42,7 @@ class Rows:
     data: Bytes  # The bytes of the messages, which contain the strings of all columns.
     rules: list[RatingRule]  # The distinct rules of all rounds.
     rounds: Ints
-    """(ROUND, R) the values that `unpacking` finds for each round. RULE is an index into
-    `rules`."""
+    """(ROUND, R) the values of `unpacking` for each round. RULE is an index into `rules`."""
     columns: Ints  # (ROW, n) the values that `unpacking` finds for each row.
     evidence: Evidence  # (n, 4) the evidence, with the columns of Wave's Evidence.
     fingerprints: Fingerprints
@@ -78,50 +57,50 @@ class Rows:
     @property
     def round(self) -> Ints:
         """(n,) index of each row's round."""
-        index: Ints = self.columns[INDEX]
+        index: Ints = self.columns[at.INDEX]
         return index
 
     @property
     def place(self) -> Ints:
         """(n,) the place of each row's player, as in Wave."""
-        place: Ints = self.columns[PLACE]
+        place: Ints = self.columns[at.PLACE]
         return place
 
     @cached_property
     def rule_index(self) -> Ints:
         """(n,) index of each row's rule."""
-        index: Ints = self.rounds[RULE][self.columns[INDEX]]
+        index: Ints = self.rounds[at.RULE][self.columns[at.INDEX]]
         return index
 
     @cached_property
     def offset(self) -> Ints:
         """(n,) offset of each row's round in `round-completed`."""
-        offset: Ints = self.rounds[OFFSET][self.columns[INDEX]]
+        offset: Ints = self.rounds[at.OFFSET][self.columns[at.INDEX]]
         return offset
 
     @property
     def time(self) -> Ints:
         """(n,) when each row's round was completed, Unix seconds."""
-        time: Ints = self.rounds[TIME][self.columns[INDEX]]
+        time: Ints = self.rounds[at.TIME][self.columns[at.INDEX]]
         return time
 
     @cached_property
     def players(self) -> PlayerColumn:
         """(n,) the player of each row."""
-        ladders, ladder = distinct(StringColumn(self.data, *self.rounds[LADDER : LADDER_END + 1]))
-        names = StringColumn(self.data, *self.columns[NAME : NAME_END + 1])
-        return PlayerColumn(LadderColumn(ladders), ladder[self.columns[INDEX]], names)
+        ids = StringColumn(self.data, *self.rounds[at.LADDER : at.LADDER_END + 1])
+        ladders, ladder = distinct(ids)
+        names = StringColumn(self.data, *self.columns[at.NAME : at.NAME_END + 1])
+        return PlayerColumn(LadderColumn(ladders), ladder[self.columns[at.INDEX]], names)
 
     @property
     def round_ids(self) -> StringColumn:
         """(R,) the id of each round."""
-        return StringColumn(self.data, *self.rounds[ID : ID_END + 1])
+        return StringColumn(self.data, *self.rounds[at.ID : at.ID_END + 1])
 
     @property
     def completed_at(self) -> tuple[StringColumn, Ints]:
-        """The distinct times of completion, as reported, and (R,) the index of each round's time
-        among them."""
-        return distinct(StringColumn(self.data, *self.rounds[AT : AT_END + 1]))
+        """The distinct times of completion, as reported, and (R,) the index of each round's."""
+        return distinct(StringColumn(self.data, *self.rounds[at.AT : at.AT_END + 1]))
 
     def take(self, rows: Ints) -> "Rows":
         """Return these rows only, with all rounds."""
@@ -141,9 +120,8 @@ class PartView:
     first: int
     last: int  # The index after the part's last row.
     shards: int = 0  # The number of shards that the part was cut for; 0: unknown.
-    home: int = unpacking.NOWHERE
-    """The shard that all players of the part belong to; NOWHERE: unknown, or the players belong to
-    several shards."""
+    home: int = at.NOWHERE
+    """The shard that all players of the part belong to; NOWHERE: unknown, or several."""
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -152,13 +130,13 @@ class PartView:
     def players(self) -> list[str]:
         """(n,) the ids of the part's players."""
         columns = self.decoded.columns[:, self.first : self.last]
-        return StringColumn(self.decoded.data, columns[NAME], columns[NAME_END]).texts()
+        return StringColumn(self.decoded.data, columns[at.NAME], columns[at.NAME_END]).texts()
 
     def traced(self) -> Iterator[tuple[Trace, str, str]]:
         """Yield the trace, ladder and id of each round that has a trace."""
         for r, trace in self.decoded.traces.items():
             if trace and self.first_round <= r < self.last_round:
-                yield trace, _text(self.decoded, LADDER, r), _text(self.decoded, ID, r)
+                yield trace, _text(self.decoded, at.LADDER, r), _text(self.decoded, at.ID, r)
 
 
 def _text(rows: Rows, column: int, r: int) -> str:
@@ -168,17 +146,14 @@ def _text(rows: Rows, column: int, r: int) -> str:
 
 
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
-    """Decode the part in each message. The result is None for a message that only `read` can decode
-    or refuse."""
+    """Decode the part in each message; None where only `read` can decode or refuse it."""
     return [each for group in runs(messages, TOGETHER_BYTES) for each in _read(group, kernel)]
 
 
 def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
-    """Decode the part in one message, which may use any form of MessagePack.
-
-    Raises what `schema.decode` raises, and UnknownPart if a player is in the part twice or a number
-    is too large.
-    """
+    """Decode the part in one message, which may use any form of MessagePack. Raises what
+    `schema.decode` raises, and UnknownPart if a player is in the part twice or a number is too
+    large."""
     part = schema.decode(data, kernel)
     ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
     if len(set(zip(ladders, part.players, strict=True))) < len(ladders):
@@ -194,7 +169,7 @@ def _read(
 ) -> list[PartView | None]:
     """Decode messages together. `are_distinct` asserts that no message has a player twice;
     otherwise the fingerprints are compared."""
-    data = np.frombuffer(bytearray().join((*messages, unpacking.PADDING)), np.uint8)
+    data = np.frombuffer(bytearray().join((*messages, at.PADDING)), np.uint8)
     decoded, found = _unpacked(data, np.cumsum([len(each) for each in messages], dtype=np.int64))
     damaged = [r for r, trace in decoded.traces.items() if trace is None]
     views, all_rules = list[PartView | None](), list[Rules]()
@@ -212,23 +187,24 @@ def _read(
         taken = [m for m, view in zip(messages, views, strict=True) if view is not None]
         decoded_again = iter(_read(taken, kernel, are_distinct=are_distinct) if taken else ())
         return [None if view is None else next(decoded_again) for view in views]
-    _renumber_rules(decoded, found[:, unpacking.ROUNDS], all_rules)
+    _renumber_rules(decoded, found[:, at.ROUNDS], all_rules)
     return views
 
 
 def _unpacked(data: Bytes, ends: Ints) -> tuple[Rows, Ints]:
     """The rows of the messages that end at `ends`, with an empty list of rules; and (M, MESSAGE)
     the values that `unpacking` finds for each message."""
-    most_rounds, most = 1 + len(data) // LEAST_ROUND, 1 + len(data) // LEAST_ROW
-    rounds, columns = np.empty((ROUND, most_rounds), np.int64), np.empty((ROW, most), np.int64)
+    most_rounds, most = 1 + len(data) // at.LEAST_ROUND, 1 + len(data) // at.LEAST_ROW
+    rounds = np.empty((at.ROUND, most_rounds), np.int64)
+    columns = np.empty((at.ROW, most), np.int64)
     evidence, fingerprints = np.empty((most, schema.EVIDENCE_COLUMNS)), np.empty(most, np.uint64)
     bits = evidence.view(np.int64)
-    found = unpacking.unpack(data, ends, rounds, columns, bits, fingerprints, SECRET_KEY)
-    last_round, last = found[-1, [unpacking.ROUNDS, unpacking.ROWS]].tolist()
+    found = at.unpack(data, ends, rounds, columns, bits, fingerprints, SECRET_KEY)
+    last_round, last = found[-1, [at.ROUNDS, at.ROWS]].tolist()
     rounds, columns = rounds[:, :last_round].copy(), columns[:, :last].copy()
     evidence, fingerprints = evidence[:last].copy(), fingerprints[:last].copy()
-    traces = {r: _trace(data, *rounds[[TRACE, TRACE_END], r].tolist())
-              for r in np.flatnonzero(rounds[TRACE_END]).tolist()}  # fmt: skip
+    traces = {r: _trace(data, *rounds[[at.TRACE, at.TRACE_END], r].tolist())
+              for r in np.flatnonzero(rounds[at.TRACE_END]).tolist()}  # fmt: skip
     return Rows(data, [], rounds, columns, evidence, fingerprints, traces), found
 
 
@@ -248,7 +224,7 @@ def _renumber_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> 
         if group is not before:
             before, own = group, [numbers.setdefault(each, len(numbers)) for each in group]
         if own != list(range(len(own))):
-            column = decoded.rounds[RULE, start:end]
+            column = decoded.rounds[at.RULE, start:end]
             column[:] = np.array(own, np.int64)[column]
         start = end
     decoded.rules.extend(numbers)
@@ -270,8 +246,9 @@ _decode_trace = msgspec.msgpack.Decoder(Trace).decode
 
 NO_ROWS = PartView(
     Rows(
-        np.empty(0, np.uint8), [], np.empty((ROUND, 0), np.int64), np.empty((ROW, 0), np.int64),
-        np.empty((0, schema.EVIDENCE_COLUMNS)), np.empty(0, np.uint64), {},
+        np.empty(0, np.uint8), [], np.empty((at.ROUND, 0), np.int64),
+        np.empty((at.ROW, 0), np.int64), np.empty((0, schema.EVIDENCE_COLUMNS)),
+        np.empty(0, np.uint64), {},
     ),
     0, 0, 0, 0,
 )  # fmt: skip
@@ -296,10 +273,10 @@ def _concat(decoded: Sequence[Rows]) -> Rows:
     for each in decoded:
         rounds, columns = each.rounds.copy(), each.columns.copy()
         numbers = [rules.setdefault(rule, len(rules)) for rule in each.rules]
-        rounds[RULE] = np.array(numbers, np.int64)[rounds[RULE]]
-        rounds[ID:TRACE] += size
-        columns[NAME:] += size
-        columns[INDEX] += count
+        rounds[at.RULE] = np.array(numbers, np.int64)[rounds[at.RULE]]
+        rounds[at.ID : at.TRACE] += size
+        columns[at.NAME :] += size
+        columns[at.INDEX] += count
         traces |= {r + count: trace for r, trace in each.traces.items()}
         size, count = size + len(each.data), count + rounds.shape[1]
         all_rounds.append(rounds)

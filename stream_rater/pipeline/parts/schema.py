@@ -12,10 +12,10 @@ A part names the number of shards that it was cut for. A worker that was paused 
 added may wake up and send parts that were cut for fewer shards. They are ignored: the worker's
 successor sends their rows to the shards where they belong now.
 
-Three version numbers are not used for parts of rounds: one is for correction parts
-(`correction_parts`), one for seed parts (`seed_parts`), and one for marks. `rebuild` writes a mark
-to each shard. The store's state at the mark comes from the rebuild, not from the parts before it.
-Releases that do not know one of these kinds refuse it.
+Three version numbers are not used for parts of rounds: one is for correction parts, one for seed
+parts (`belief_parts`), and one for marks. `rebuild` writes a mark to each shard. The store's state
+at the mark comes from the rebuild, not from the parts before it. Releases that do not know one of
+these kinds refuse it.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,8 @@ VERSION = 1
 MARK = 2
 
 OLDEST_KERNEL = 2
-"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours. Parts of this
-version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
-release."""
+"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours: parts of this
+version up to our own are applied. Those of newer kernels wait for workers of their release."""
 
 EVIDENCE_COLUMNS = 4
 """The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it
@@ -114,8 +113,7 @@ class Part:
     evidence: Evidence  # (n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence.
     names: StringColumn  # (n,) the ids of the players, as a column.
     shards: int = 0
-    """The number of shards when the part was cut; 0: unknown, because an older release made the
-    part."""
+    """The number of shards when it was cut; 0: unknown, as an older release made it."""
 
     @property
     def players(self) -> Sequence[str]:
@@ -158,8 +156,7 @@ def _put_head(out: Bytes, at: int, size: int, kind: tuple[int, int, int]) -> int
 
 @kernel
 def _count_distinct(index: Ints) -> tuple[Ints, Ints]:
-    """The distinct numbers, and the index of each number among them. Equal numbers must be
-    adjacent."""
+    """The distinct numbers, and the index of each among them. Equal ones must be adjacent."""
     different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
     count = 0
     for i in range(len(index)):
@@ -240,10 +237,8 @@ def encode(part: Part) -> bytes:
 
 def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     """Encode these rows as several messages, each up to the next of the cuts, with the rounds that
-    its rows need.
-
-    Rows of a round must be adjacent. A round is encoded once, and copied to each message.
-    """
+    its rows need. Rows of a round must be adjacent. A round is encoded once, and copied to each
+    message."""
     opening = bytes([LIST[0] | len(_Message.__struct_fields__)]) + _encode(VERSION)
     heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
     evidence = part.evidence
@@ -262,11 +257,8 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
 
 def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
     """Decode the part in a message. `oldest` to `kernel`, which is this release's own, are the
-    accepted kernel versions.
-
-    Raises RebuildMark for a mark, NotAPart for a message that does not begin as a part, and
-    UnknownPart for a part that is damaged or of another version.
-    """
+    accepted kernel versions. Raises RebuildMark for a mark, NotAPart for a message that does not
+    begin as a part, and UnknownPart for a part that is damaged or of another version."""
     if not _looks_like_part(data):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
     try:

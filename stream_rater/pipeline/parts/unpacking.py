@@ -163,8 +163,7 @@ def _skipped(data: Bytes, at: int, end: int) -> int:
 
 @inlined
 def _round(data: Bytes, at: int, end: int, rules: int, to: Ints, r: int) -> int:
-    """The position after the round at `at`. The values of the round are written to column r of
-    `to`."""
+    """The position after the round at `at`, whose values are written to column r of `to`."""
     size, at = _sized(data, at, end, LIST)
     if at < 0 or not 6 <= size <= 7:
         return NOWHERE
@@ -203,8 +202,7 @@ def _int32(data: Bytes, at: int) -> int:
 
 @inlined
 def _int64(data: Bytes, at: int) -> int:
-    """The little-endian 64-bit integer at `at`. Indices are unsigned; `strings.put` gives the
-    reason."""
+    """The little-endian 64-bit integer at `at`. Indices are unsigned (see `strings.put`)."""
     start, value = np.uint64(at), np.uint64(0)
     for k in range(8):
         value |= np.uint64(data[start + np.uint64(k)]) << np.uint64(8 * k)
@@ -282,11 +280,9 @@ def unpack(
     key: Key,
 ) -> Ints:  # fmt: skip
     """(M, MESSAGE) the values that are found for the messages in `data`, which end at `ends`.
-
     Writes the values of all rounds to `rounds` (ROUND, -) and those of all rows to `rows` (ROW, -).
     For each row it also writes the bits of its evidence to `evidence`, and to `fingerprints` a hash
-    of ladder and name under the key.
-    """
+    of ladder and name under the key."""
     found = np.zeros((len(ends), MESSAGE), np.int64)
     start = first_round = first = 0
     for m in range(len(ends)):

@@ -36,8 +36,7 @@ from stream_rater.rating.model import Beliefs, Evidence, Table, newcomers
 from stream_rater.rating.stages import RatingRule
 
 EARLIER = np.dtype([("mu", "<f4"), ("sigma", "<f4")])
-"""The belief before an earlier row. The values are exact, since beliefs store these numbers as
-float32."""
+"""The belief before an earlier row. The values are exact: beliefs store them as float32."""
 
 SHOWN = np.dtype([("row", "<u4"), ("mu", "<f4"), ("sigma", "<f4")])
 """The mu and sigma that were last published before a row. `row` is its index among the fresh rows.
@@ -69,9 +68,8 @@ class Change(Application):
 
 
 def compute_changes(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13). `stored`
-    has the records of `batch.players`, in that order. Returns the change of each shard. Nothing is
-    written. Raises UnknownRecord."""
+    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13), those of
+    `batch.players` in that order. Returns the change of each shard. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
     records = RecordColumn.joined([stored[shard].column for shard in batch.parts])
     beliefs = decoded(rows.rules, rows.rule_index[first], records)
@@ -117,10 +115,8 @@ def _with_repeats(
 @kernel
 def fresh_rows(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
     """(n,) whether each row is fresh, and (n,) the number of its player's fresh rows before it.
-
     `last` (D,) is the offset of each player's last round. A row is fresh if its offset is greater;
-    `last` is then set to the row's offset, in place.
-    """
+    `last` is then set to the row's offset, in place."""
     fresh, nth = np.zeros(len(which), np.bool_), np.zeros(len(which), np.int64)
     seen = np.zeros(len(last), np.int64)
     for i in range(len(which)):
@@ -135,10 +131,9 @@ def _changes(
     batch: ShardBatch, stored: Mapping[int, StoredShard], fresh: Flags, rows: Rows, header: Table,
     shown: Table, written: BeliefColumn, which: Ints | None = None,
 ) -> dict[int, Change]:  # fmt: skip
-    """The change of each shard. `rows` are the fresh rows of the batch, and `header` has the belief
-    headers after them. `shown` has the values that were last published before them. `written` has
-    the new records, one for each player. `which` is the index of each row's player; None if no
-    player has two rows."""
+    """The change of each shard. `rows` are the fresh rows of the batch, `header` the belief headers
+    after them, `shown` what was last published before, `written` the new records, one a player.
+    `which` is the index of the player of each row; None if no player has two rows."""
     # The range of each shard's fresh rows among all fresh rows.
     ends = accumulate(int(np.count_nonzero(fresh[cut])) for cut in batch.cuts.values())
     cuts = {
@@ -174,11 +169,9 @@ def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
 
 def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
     """Build the events of a shard's last call again, from its fresh rows and the beliefs that it
-    stored (step 11). Events of parts before the offset `committed` are left out.
-
-    `stored` has one record for each of the call's players. Raises Disagreement if the parts do not
-    fit the notes, and UnknownRecord.
-    """
+    stored (step 11). Events of parts before the offset `committed` are left out. `stored` has one
+    record for each of the call's players. Raises Disagreement if the parts do not fit the notes,
+    and UnknownRecord."""
     which = call.distinct[1]
     fresh, earlier, shown = decode_notes(stored.position.fresh, which)
     header = headers_after(record.headers_of(stored.records), which[fresh], earlier)
@@ -194,11 +187,9 @@ def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, commit
 def decoded(
     rules: Sequence[RatingRule], rule_index: Ints, records: Sequence[bytes | None]
 ) -> Beliefs:
-    """Decode the records of D players. `rule_index` (D,) is the rule of each.
-
-    A player without a record starts with the initial belief of the rule. So does a player whose
-    belief has no rounds because a correction removed them. Raises UnknownRecord.
-    """
+    """Decode the records of D players. `rule_index` (D,) is the rule of each. A player without a
+    record starts with the initial belief of the rule. So does a player whose belief has no rounds
+    because a correction removed them. Raises UnknownRecord."""
     assert len(rule_index) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
     beliefs = record.decode(records, capacity, 0.0, 1.0)
@@ -235,11 +226,9 @@ def update(
     evidence: Evidence, offset: Ints, time: Ints,
 ) -> None:  # fmt: skip
     """Apply n fresh rows to the beliefs `which` (n,), in place. No two rows are of one player.
-
     `rule_index` (n,) is the index of each row's rule, and `evidence` (n, 3) or (n, 4) is the
     evidence of stage 1. `offset` (n,) and `time` (n,), in Unix seconds, are those of each row's
-    round.
-    """
+    round."""
     rules = list(rules)
     before = seasons.draw(rules, rule_index, beliefs, which)
     stages.update(beliefs, which, evidence, rules, rule_index)
@@ -274,11 +263,8 @@ def encode_notes(
 
 def decode_notes(notes: bytes, which: Ints) -> tuple[Ints, Table, Table]:
     """Decode a call's notes: the (k,) indices of its fresh rows, an EARLIER for each earlier row,
-    and the SHOWN values.
-
-    `which` (n,) is the index of each row's player. Raises Disagreement if these cannot be the notes
-    of n rows.
-    """
+    and the SHOWN values. `which` (n,) is the index of each row's player. Raises Disagreement if
+    these cannot be the notes of n rows."""
     size = (len(which) + 7) // 8
     bits = np.frombuffer(notes[:size], np.uint8)
     fresh = np.flatnonzero(np.unpackbits(bits, count=len(which)))
@@ -304,11 +290,8 @@ def _is_earlier(which: Ints) -> Flags:
 
 def headers_after(header: Table, which: Ints, notes: Table) -> Table:
     """(n,) the headers after each fresh row. `header` (D,) has the players' headers after all rows,
-    and `notes` the EARLIER of each earlier row.
-
-    Only these fields have their values after the row: mu, sigma, previous mu and sigma, and the
-    number of rounds.
-    """
+    and `notes` the EARLIER of each earlier row. Only these fields have their values after the row:
+    mu, sigma, previous mu and sigma, and the number of rounds."""
     after = header[which]
     _restore_earlier(after, which, notes)
     return after
@@ -356,8 +339,7 @@ def at_first_rows(shown: Table, which: Ints, nth: Ints) -> Table:
 
 
 def as_published(header: Table, shown: Table) -> Table:
-    """(n,) the headers after an update as events publish them. The SHOWN values replace the
-    previous mu and sigma."""
+    """(n,) the headers as published: the SHOWN values replace the previous mu and sigma."""
     if not len(shown):
         return header
     published = header.copy()

@@ -35,8 +35,7 @@ class ShardEvents(NamedTuple):
 
     shard: int
     data: bytes
-    """The key, event id and value of each event in turn. It may contain the events of other shards,
-    too."""
+    """The key, event id and value of each event in turn, perhaps with other shards' events."""
     start: int  # The index in `data` of the first event.
     ends: Ints  # (3n,) the index in `data` after each key, event id and value.
     times: Sequence[RoundTime]
@@ -66,8 +65,7 @@ class Events(Collection[Event]):
     """
 
     def __init__(self, runs: Iterable[ShardEvents] = ()) -> None:
-        self.runs = tuple(runs)
-        """The events of each call and shard, still encoded."""
+        self.runs = tuple(runs)  # The events of each call and shard, still encoded.
 
     @classmethod
     def of(cls, shard: int, events: Sequence[Event]) -> "Events":
@@ -119,9 +117,9 @@ class Events(Collection[Event]):
 def encode_events(
     rows: Rows, header: Table, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
-    """Encode one event for each row. `header` (n,) has the belief headers after the rows, and
-    `cuts` the range of each shard's rows. `cause` is the kind of the records if they are seeds or
-    resets. Returns the events of each shard."""
+    """Encode one event for each row, by shard. `header` (n,) has the belief headers after the rows,
+    and `cuts` the range of each shard's rows. `cause`: the kind of records that are seeds or
+    resets."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
     rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
     previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
@@ -176,35 +174,12 @@ def _in_json(texts: Sequence[str]) -> StringColumn:
     return StringColumn.of([to_json(each)[1:-1].decode() for each in texts])
 
 
-WORDS: Texts = _texts(
-    StringColumn.of(
-        [
-            '{"event_id":"',
-            '","ladder":"',
-            '","player":"',
-            '","round_id":"',
-            '","completed_at":"',
-            '","rank":',
-            ',"mu":',
-            ',"sigma":',
-            ',"previous_mu":',
-            ',"previous_sigma":',
-            ',"performance":',
-            ',"rating":',
-            ',"previous_rating":',
-            ',"rounds":',
-            ',"provisional":',
-            "null",
-            ',"season":',
-            'true,"offset":',
-            'false,"offset":',
-            ":",
-            "}",
-            ',"round_id":"',
-            '"}',
-        ]
-    )
-)
+WORDS: Texts = _texts(StringColumn.of([
+    '{"event_id":"', '","ladder":"', '","player":"', '","round_id":"', '","completed_at":"',
+    '","rank":', ',"mu":', ',"sigma":', ',"previous_mu":', ',"previous_sigma":', ',"performance":',
+    ',"rating":', ',"previous_rating":', ',"rounds":', ',"provisional":', "null", ',"season":',
+    'true,"offset":', 'false,"offset":', ":", "}", ',"round_id":"', '"}',
+]))  # fmt: skip
 """The fixed texts of an event: those before its values, the values that are words, a colon, the
 closing brace, and the texts around the id of the record that caused it."""
 ID, LADDER, PLAYER, ROUND, TIME, RANK, NUMBER = range(7)
@@ -288,9 +263,9 @@ def _put_id(
 def encode_together(
     rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
-    """Encode all events at once. `numbers` (n, NUMBERS) has the floating-point fields (NaN for
-    none), `counts` (n,) the numbers of rounds played, and `cuts` the range of each shard's rows.
-    `cause`: as in `encode_events`."""
+    """Encode all events at once. `numbers` (n, NUMBERS) are the floating-point fields (NaN: none),
+    `counts` (n,) the rounds played, `cuts` the range of each shard's rows. `cause`: see
+    `encode_events`."""
     times, time = rows.completed_at
     texts = times.texts()
     data, ends = _encoded(rows, numbers, counts, texts, time, cause)

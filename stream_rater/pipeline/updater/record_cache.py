@@ -72,8 +72,7 @@ class RecordCache:
         return self._table.bytes_used
 
     def find(self, openings: Ints, players: PlayerColumn) -> RecordColumn:
-        """(P,) the cached records of these players. `openings` (P,) are the numbers of their
-        shards' openings."""
+        """(P,) the cached records of these players; (P,) `openings` are those of their shards."""
         owners = self._owners(openings, players)
         is_cached, records = self._table.find(owners, players.names, fingerprints_of(players))
         return RecordColumn(records, is_cached)

@@ -16,46 +16,33 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
 from stream_rater.columns.sharding import shards_of, shards_of_names
-from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import correction_parts, decoder, seed_parts
-from stream_rater.pipeline.parts.correction_parts import CorrectionPart
+from stream_rater.pipeline.parts import belief_parts, decoder
+from stream_rater.pipeline.parts.belief_parts import BeliefPart, SeedPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
-from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedPart:
-    """A part that was read and waits to be applied. It is empty if its record does not contain a
-    part."""
+    """A part that was read and waits to be applied; empty if its record does not contain one."""
 
     offset: int  # The offset of its record.
     checksum: int  # The checksum of its record.
     part: PartView = decoder.NO_ROWS
-    """The part, if it is a part of rounds; its length is its number of rows. No player has two rows
-    in it."""
-    correction: CorrectionPart | None = None
-    """The part, if it is a correction part. Such a part is applied in a call of its own."""
-    seeds: SeedPart | None = None
-    """The part, if it is a seed part. Such a part is applied in a call of its own, too."""
+    """The part of rounds, if it is one; no player has two rows in it."""
+    given: BeliefPart | None = None
+    """The correction part or seed part, if it is one: it is applied in a call of its own."""
 
     def __len__(self) -> int:
-        if self.correction is not None:
-            return len(self.correction)
-        return len(self.part if self.seeds is None else self.seeds)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether the part is applied in a call of its own."""
-        return self.correction is not None or self.seeds is not None
+        return len(self.part if self.given is None else self.given)
 
 
 @dataclass(slots=True)
@@ -128,9 +115,9 @@ class Shard:
         return f"{reason}, unless Kafka was restored from an older copy: then {REBUILD}"
 
     def mismatch(self, log_start: int, log_end: int, tail: int | None = None) -> str:
-        """Why the store cannot result from this log, which has the offsets [log_start, log_end).
-        Empty if it can. `tail`: the checksum of the log's last record before `applied`; None if the
-        log does not have that record, or if the expected checksum is unknown."""
+        """Why the store cannot result from this log of the offsets [log_start, log_end); empty if
+        it can. `tail`: the checksum of its last record before `applied`; None: not there or of no
+        use, as the expected one is unknown."""
         if self.position.is_unfinished:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
@@ -148,9 +135,8 @@ class Shard:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing more can be done. That is so if there is a barrier, and either all parts
-        before it are applied, or it lies within the last call, whose events then cannot be built
-        again. Ask after `last_call`."""
+        """Whether nothing more can be done, after `last_call`: there is a barrier, and all parts
+        before it are applied, or the events of the last call, which it is in, cannot be built."""
         return bool(self.barrier) and (self.is_unsettled or not self.queue)
 
     @property
@@ -161,12 +147,10 @@ class Shard:
     def read(
         self, record: Record, kernel: int = KERNEL_VERSION, part: PartView | None = None
     ) -> None:
-        """Queue the part in a record. It will be applied by kernels of version `kernel`.
-
-        `part` is the part that `decoder.read_all` found in the record; None if the record must be
-        decoded alone. A record that cannot be read sets `barrier`. Raises NotAPart for a foreign
-        message, after it has queued an empty part in its place.
-        """
+        """Queue the part in a record. It will be applied by kernels of version `kernel`. `part` is
+        what `decoder.read_all` found; None if the record must be decoded alone. A record that
+        cannot be read sets `barrier`. Raises NotAPart for a foreign message, once an empty part is
+        queued in its place."""
         if self.barrier or record.offset < self.next_offset:
             return
         if record.unreadable:
@@ -189,26 +173,20 @@ class Shard:
     def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
         """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
-        if part is None and correction_parts.is_correction(value):
-            correction = correction_parts.decode(value, kernel)
-            self._check_shard(correction, record.partition)
-            return QueuedPart(record.offset, checksum(value), correction=correction)
-        if part is None and seed_parts.is_seeded(value):
-            seeds = seed_parts.decode(value, kernel)
-            self._check_shard(seeds, record.partition)
-            return QueuedPart(record.offset, checksum(value), seeds=seeds)
+        given = belief_parts.read(value, kernel) if part is None else None
+        if given is not None:
+            self._check_shard(given, record.partition)
+            return QueuedPart(record.offset, checksum(value), given=given)
         rounds = decoder.read(value, kernel) if part is None else part
         self._check_shard(rounds, record.partition)
         return QueuedPart(record.offset, checksum(value), rounds)
 
-    def _check_shard(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> None:
-        """Check that a part was cut for the present number of shards, and that all its players
-        belong to this shard. Raises CutForFewer or UnknownPart.
-
-        A part that was cut for fewer shards is ignored. A worker that was paused while shards were
-        added sends it after the mark of the rebuild that followed. (Before the mark such a part may
-        be correct, but a worker that reads there cannot pass the mark.)
-        """
+    def _check_shard(self, part: PartView | BeliefPart, shard: int) -> None:
+        """Raise CutForFewer or UnknownPart unless a part was cut for the present number of shards,
+        and all its players belong to this shard. A part that was cut for fewer shards is ignored. A
+        worker that was paused while shards were added sends it after the mark of the rebuild that
+        followed. (Before the mark such a part may be correct, but a worker that reads there cannot
+        pass the mark.)"""
         if part.shards and part.shards < self.shard_count:
             raise CutForFewer(
                 f"it was cut for {part.shards} shards, and there are {self.shard_count}"
@@ -223,7 +201,7 @@ class Shard:
                 f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
             )
 
-    def _is_home(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> bool:
+    def _is_home(self, part: PartView | BeliefPart, shard: int) -> bool:
         if isinstance(part, PartView) and part.shards:
             return part.home == shard
         if isinstance(part, SeedPart):
@@ -231,9 +209,8 @@ class Shard:
         return bool((shards_of(part.players, self.shard_count) == shard).all())
 
     def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
-        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
-        A store that is older than the rebuild, or empty, cannot catch up from the log before the
-        mark."""
+        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier:
+        an older or empty store cannot catch up from the log before the mark."""
         if record.offset < max(self.applied, self.marks_before):
             self._queue(QueuedPart(record.offset, checksum(record.value)))
         else:
@@ -247,8 +224,8 @@ class Shard:
         self.next_offset = part.offset + 1
 
     def last_call(self) -> list[QueuedPart]:
-        """Step 11: take the parts of the store's last call once all of them are read. Returns an
-        empty list if some are not read yet, or if all events are published."""
+        """Step 11: take the parts of the store's last call; none if some are not read yet, or if
+        all events are published."""
         taken: list[QueuedPart] = []
         if self.is_unsettled and self.next_offset >= self.applied:
             while self.queue and self.queue[0].offset < self.applied:
@@ -264,12 +241,10 @@ class Shard:
         end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
-            if taken and self.queue[0].is_alone:
+            if taken and any(each.given is not None for each in (taken[-1], self.queue[0])):
                 break
             taken.append(self.queue.popleft())
             rows += len(taken[-1])
-            if taken[-1].is_alone:
-                break
         return taken
 
 
@@ -278,24 +253,18 @@ class ShardBatch:
     column. A correction part and a seed part have a batch of their own."""
 
     def __init__(self, parts: Mapping[int, Sequence[QueuedPart]]) -> None:
-        self.parts = parts
-        """The parts of each shard, at least one for each."""
-        self.cuts: dict[int, slice] = {}
-        """The range of each shard's rows among all rows."""
-        self.ends: dict[int, int] = {}
-        """The offset after each shard's last part."""
-        self.tails: dict[int, int] = {}
-        """The checksum of the record of each shard's last part."""
-        self.correction: CorrectionPart | None = None
-        """The correction part, if this is the batch of a correction part."""
-        self.seeds: SeedPart | None = None
-        """The seed part, if this is the batch of a seed part."""
+        self.parts = parts  # The parts of each shard, at least one for each.
+        self.cuts: dict[int, slice] = {}  # The range of each shard's rows among all rows.
+        self.ends: dict[int, int] = {}  # The offset after each shard's last part.
+        self.tails: dict[int, int] = {}  # The checksum of the record of each shard's last part.
+        self.given: BeliefPart | None = None
+        """The correction part or seed part, if this is the batch of one."""
         end = 0
         for shard, queued in parts.items():
             start, end = end, end + sum(len(each.part) for each in queued)
             self.cuts[shard] = slice(start, end)
             self.ends[shard], self.tails[shard] = queued[-1].offset + 1, queued[-1].checksum
-            self.correction, self.seeds = queued[0].correction, queued[0].seeds
+            self.given = queued[0].given
 
     @cached_property
     def rows(self) -> Rows:
@@ -313,20 +282,15 @@ class ShardBatch:
     @cached_property
     def all_players(self) -> PlayerColumn:
         """The distinct players of all shards, shard by shard, in the order of their first rows."""
-        if (part := self.correction) is not None:
-            ladders = LadderColumn(StringColumn.of([part.ladder]))
-            return PlayerColumn(
-                ladders, np.zeros(len(part), np.int64), StringColumn.of(part.players)
-            )
-        if self.seeds is not None:
-            return self.seeds.column
+        if self.given is not None:
+            return self.given.column
         first, which = self.distinct
         return self.rows.players if len(first) == len(which) else self.rows.players.take(first)
 
     @cached_property
     def spans(self) -> dict[int, slice]:
         """The range of each shard's players among these."""
-        if self.correction is not None or self.seeds is not None:
+        if self.given is not None:
             return dict.fromkeys(self.parts, slice(0, len(self.all_players)))
         first, which = self.distinct
         if len(first) == len(which):
@@ -352,8 +316,8 @@ class ShardBatch:
 
 def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> tuple[Ints, Ints]:
     """(D,) the first row of each distinct player, and (n,) the index of each row's player among
-    these. `shard` (n,) is the shard of each row. Rows of one player have the same fingerprint. Rows
-    of different players may have the same one, too."""
+    these. `shard` (n,) is the shard of each row. Rows of one player, and perhaps of others, have
+    the same fingerprint."""
     rows = np.arange(len(players))
     # These fingerprints are plain hashes. TAKEN makes them keys of a PlayerMap, where 0 is free.
     if (PlayerMap().put(fingerprints | TAKEN, rows) == NOTHING).all():
@@ -365,8 +329,7 @@ def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> 
 
 
 def last_calls(shards: Mapping[int, Shard]) -> dict[int, ShardBatch]:
-    """Step 11: one batch for each shard with an unsettled last call, with the parts of that
-    call."""
+    """Step 11: a batch for each shard with an unsettled last call, with the parts of that call."""
     taken = ((number, shard.last_call()) for number, shard in shards.items())
     return {number: ShardBatch({number: parts}) for number, parts in taken if parts}
 
@@ -378,7 +341,7 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
     batches, alone = list[ShardBatch](), list[ShardBatch]()
     batch, rows = dict[int, list[QueuedPart]](), 0
     for number, parts in taken.items():
-        if parts[0].is_alone:
+        if parts[0].given is not None:
             alone.append(ShardBatch({number: parts}))
             continue
         count = sum(map(len, parts))
@@ -391,8 +354,7 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
-    """The traced rounds in these batches, by shard. A round with several parts in a shard is listed
-    once for each part."""
+    """The traced rounds in these batches, by shard, once for each part in it."""
     for batch in batches:
         for shard, parts in batch.parts.items():
             for queued in parts:

@@ -23,7 +23,7 @@ the protocol.
     if its source offset is after the belief's `last`, which includes the rows before it. Other rows
     are ignored, without an event. A player may have several fresh rows (`changes`): they are
     applied in order. A row of a seed or a reset is fresh only if its player also has no round, or
-    has one (`seeded_changes`).
+    has one (`belief_changes`).
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild changes. The call writes the records, the new `applied` and its notes for step 11: one
     bit for each row, whether it was fresh; the mu and sigma before each fresh row that is not its
@@ -42,6 +42,7 @@ parts in the same call.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -55,26 +56,16 @@ from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import NotAPart
+from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import (
     Change,
     Disagreement,
     build_events_again,
     compute_changes,
 )
-from stream_rater.pipeline.updater.corrected_changes import (
-    build_correction_events_again,
-    compute_correction,
-)
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.record_cache import RecordCache
-from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
-from stream_rater.pipeline.updater.shard import (
-    Shard,
-    ShardBatch,
-    last_calls,
-    next_batches,
-    traced,
-)
+from stream_rater.pipeline.updater.shard import Shard, ShardBatch, last_calls, next_batches, traced
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0  # The interval at which the `applied` of open shards is checked, in seconds.
@@ -94,31 +85,18 @@ READ_AHEAD = 4
 """The updater stops reading while more than this many batches' worth of rows wait in memory."""
 
 
-OpenShard = Callable[[ports.StoredShard, int, int], Shard]
-"""A function that makes a shard from its stored state, its committed offset and the number of
-shards."""
-
-
 class Updater:
-    """Owns some of the `shard_count` shards. A driver runs it by `run()`.
-
-    Tests derive mutants from it, each of which overrides one method. So some methods are small.
-    """
+    """Owns some of the `shard_count` shards. A driver runs it by `run()`. Tests derive mutants from
+    it, each of which overrides one method. So some methods are small."""
 
     def __init__(
-        self,
-        shard_count: int,
-        *,
-        observer: Observer | None = None,
-        idle_s: float = 0.1,
-        rows_per_call: int = ROWS_PER_CALL,
-        cache_bytes: int = 0,
-        kernel: int = KERNEL_VERSION,
-        open_shard: OpenShard = Shard.from_stored,
-    ) -> None:
+        self, shard_count: int, *, observer: Observer | None = None, idle_s: float = 0.1,
+        rows_per_call: int = ROWS_PER_CALL, cache_bytes: int = 0, kernel: int = KERNEL_VERSION,
+        open_shard: Callable[[ports.StoredShard, int, int], Shard] = Shard.from_stored,
+    ) -> None:  # fmt: skip
         """`cache_bytes` is the memory of the cached records; 0: none are cached. `kernel` is the
-        version of the kernels that apply parts. `open_shard` makes a Shard when an owned shard is
-        opened; mutants pass another one."""
+        version of the kernels that apply parts. `open_shard` makes a Shard from its stored state,
+        its committed offset and the number of shards; mutants pass another one."""
         self._shard_count = shard_count
         self._observer = observer or Observer()
         self._idle_s = idle_s
@@ -130,9 +108,8 @@ class Updater:
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
         self._unreported: set[int] = set()
-        """Open shards that were not reported as opened yet. A shard is reported once it has read a
-        record that sets no barrier. A shard that is tried again every REFUSED_S and stops at the
-        same record is not reported."""
+        """Open shards that were not reported as opened yet: one is, once it has read a record that
+        sets no barrier, and not each time that it is tried again and stops at the same record."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
@@ -215,10 +192,8 @@ class Updater:
     def _read_on(self) -> ports.Step[None]:
         rows = sum(shard.rows for shard in self._shards.values())
         no_fetch = rows > READ_AHEAD * self._rows_per_call
-        if rows:
-            yield from self._poll(0.0, no_fetch=no_fetch)
-        else:
-            yield from self._poll(self._idle_s, no_fetch=no_fetch, gather_s=GATHER_S)
+        timeout_s, gather_s = (0.0, 0.0) if rows else (self._idle_s, GATHER_S)
+        yield from self._poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s)
 
     def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> ports.Step[None]:
         enough = len(self._shards)
@@ -256,12 +231,9 @@ class Updater:
     # --- step 11 ---
 
     def _settle(self) -> ports.Step[None]:
-        """Publish the events of a call whose transaction did not commit.
-
-        The last call began at or before c, never after it: its worker had read a committed offset,
-        and committed offsets only rise. If it began before c, a zombie repeated rows whose events
-        are already published.
-        """
+        """Publish the events of a call whose transaction did not commit. The call began at or
+        before c: its worker had read a committed offset, and committed offsets only rise. If it
+        began before c, a zombie repeated rows whose events are already published."""
         calls = last_calls(self._shards)
         if not calls:
             return
@@ -279,11 +251,7 @@ class Updater:
         if stored.position != shard.position:
             del self._shards[number]
             return None
-        build = build_events_again
-        if call.correction is not None:
-            build = build_correction_events_again
-        elif call.seeds is not None:
-            build = build_seed_events_again
+        build = build_events_again if call.given is None else build_given_events_again
         try:
             return build(number, call, stored, shard.committed)
         except (UnknownRecord, Disagreement) as error:
@@ -313,9 +281,8 @@ class Updater:
         yield from self._conclude(changes)
 
     def _records(self, batches: Sequence[ShardBatch]) -> ports.Step[dict[int, ports.StoredShard]]:
-        """The records of the players of these batches, by shard: from the cache, and of the other
-        players from the store. Shards that another worker has written to are closed and left
-        out."""
+        """The records of the players of these batches, by shard: from the cache, or else from the
+        store. Shards that another worker has written to are closed and left out."""
         cached = [self._cached(batch) for batch in batches]
         to_read = dict[int, PlayerColumn]()
         for batch, known in zip(batches, cached, strict=True):
@@ -323,10 +290,8 @@ class Updater:
                 if len(missing := np.flatnonzero(~known.is_present[span])):
                     to_read[number] = batch.all_players[span].take(missing)
         read = (yield from ports.ask(ports.ReadBeliefs(to_read))) if to_read else {}
-        self._observer.records_looked_up(
-            sum(map(len, cached)) - sum(each.absent for each in cached),
-            sum(map(len, to_read.values())),
-        )
+        hits = sum(len(each) - each.absent for each in cached)
+        self._observer.records_looked_up(hits, sum(map(len, to_read.values())))
         for number in [s for s in read if not self._is_as_expected(s, read[s])]:
             del self._shards[number]
         found = dict[int, ports.StoredShard]()
@@ -370,15 +335,10 @@ class Updater:
     def _compute(
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
-        """Compute a batch's changes. If a belief cannot be decoded, only its own shard is
-        refused."""
+        """Compute a batch's changes. An undecodable belief gets only its own shard refused."""
         if not batch.parts:
             return {}
-        compute = compute_changes
-        if batch.correction is not None:
-            compute = compute_correction
-        elif batch.seeds is not None:
-            compute = compute_seeds
+        compute = compute_changes if batch.given is None else compute_given
         try:
             return compute(batch, stored)
         except UnknownRecord as error:
@@ -419,9 +379,8 @@ class Updater:
             ours = (events[shard] for shard in offsets)
             return ports.Publish(Events.combined(ours), offsets) if offsets else None
 
-        published = yield from ports.commit_through_regrouping(
-            publication, lambda: self._poll(ports.REGROUPING_S, no_fetch=True)
-        )
+        poll = partial(self._poll, ports.REGROUPING_S, no_fetch=True)
+        published = yield from ports.commit_through_regrouping(publication, poll)
         if published is None:
             return
         for shard, offset in published.offsets.items():
@@ -432,13 +391,11 @@ class Updater:
     # --- step 8, when idle ---
 
     def _recheck(self) -> ports.Step[None]:
-        """Close the shards whose position in the store has changed, for example after a rollback of
-        the store. They are opened again later."""
+        """Close the shards whose position in the store has changed, for example by a rollback."""
         if self._now_s - self._checked_s < RECHECK_S or not self._shards:
             return
         self._checked_s = self._now_s
-        stored = yield from ports.ask(
-            ports.ReadBeliefs(dict.fromkeys(self._shards, ports.NO_PLAYERS))
-        )
+        asked = dict.fromkeys(self._shards, ports.NO_PLAYERS)
+        stored = yield from ports.ask(ports.ReadBeliefs(asked))
         for number in [s for s in stored if stored[s].position != self._shards[s].position]:
             del self._shards[number]

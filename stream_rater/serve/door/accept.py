@@ -20,9 +20,15 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged, cloud_event_headers
-from stream_rater.contract.record import Headers, Trace
+from stream_rater.contract.record import (
+    Appended,
+    Headers,
+    NewRecord,
+    NotAppended,
+    RecordPlace,
+    Trace,
+)
 from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
-from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, RecordPlace
 from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.engine import RoundLog

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Denied, TopicMismatch, Trouble, Unusable
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.submissions import RejectedRecord, WorkersProgress
+from stream_rater.contract.record import RejectedRecord, WorkersProgress
 from stream_rater.index.log import NewEvent
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.places.port import Place

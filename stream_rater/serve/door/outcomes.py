@@ -19,8 +19,8 @@ import msgspec
 
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import RatingChanged
+from stream_rater.contract.record import RecordPlace, RejectedRecord
 from stream_rater.contract.seeds import SEEDS
-from stream_rater.contract.submissions import RecordPlace, RejectedRecord
 from stream_rater.serve.bodies import RoundChange
 from stream_rater.serve.http.event_stream import later
 from stream_rater.serve.http.limits import Shares

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.contract.submissions import WorkersProgress
+from stream_rater.contract.record import WorkersProgress
 from stream_rater.index.reader import Incomplete
 from stream_rater.serve.bodies import LookupAnswer, RankedPlayer
 from stream_rater.serve.door.outcomes import Waiting

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
-from stream_rater.contract.record import PARENT, STATE, trace_of
-from stream_rater.contract.submissions import RecordPlace
+from stream_rater.contract.record import PARENT, STATE, RecordPlace, trace_of
 from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe

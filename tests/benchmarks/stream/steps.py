@@ -29,7 +29,7 @@ STEPS = {
         "stream_rater.pipeline.estimator.estimation:classified",
     ],
     "look up beliefs": [
-        "stream_rater.pipeline.estimator.belief_cache:BeliefCache.find",
+        "stream_rater.pipeline.estimator.priors:BeliefCache.find",
         "stream_rater.pipeline.estimator.priors:_FoundPriors.decoded",
     ],
     "stage 1": ["stream_rater.pipeline.estimator.estimation:estimate"],
