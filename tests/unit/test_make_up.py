@@ -3,7 +3,6 @@ servers of ours that start, die and stop with whoever started them."""
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,20 +13,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from local import background, kafka_install, processes, system
-from local.processes import Launch, Server, free_port, start_on, start_ticks
+from local import background, processes, system
+from local.processes import Launch, Server, free_port, start_on
 from local.redis_node import ADVISED
 from local.servers import LocalServerError, main
 from local.tools import (
     KAFKA_VARIABLE,
-    KAFKA_VERSION,
     PROMETHEUS_VARIABLE,
     REDIS_VARIABLE,
     ROOT,
     find_redis_server,
     given_address,
 )
-from tests.waits import wait_until
 
 PORTS = {"kafka": 9092, "redis": 6379, "prometheus": 9090}
 
@@ -133,11 +130,6 @@ def test_data_and_addresses_stay_after_down(
             background.load_state()
 
 
-def test_kafkas_version_is_the_one_that_is_installed() -> None:
-    pom = kafka_install.POM.read_text(encoding="utf-8")
-    assert re.findall(r"<kafka.version>(.*)</kafka.version>", pom) == [KAFKA_VERSION]
-
-
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without root they are named. With root they are installed: their services do not start, and
     the policy is as before, of a system that had one, or none."""
@@ -198,39 +190,3 @@ def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LocalServerError):
         start_on(None, start)
     assert start.call_count == processes.PORT_ATTEMPTS
-
-
-def test_processes_are_stopped(tmp_path: Path) -> None:
-    """One that ignores SIGTERM is killed. One that began at another time is somebody else's."""
-    script = "import signal as s; s.signal(s.SIGTERM, s.SIG_IGN); print(1, flush=True); s.pause()"
-    command = (sys.executable, "-S", "-c", script)
-    launch = a_launch(tmp_path, *command, answers=lambda _: bool(log.read_text()))
-    log = launch.log
-    server = Server(launch).start()
-    pid = server.pid
-    server.stop(timeout_s=0.1)
-    assert not Path(f"/proc/{pid}").exists()
-    child = subprocess.Popen(["sleep", "60"])
-    began = start_ticks(child.pid)
-    assert began is not None
-    assert not processes.stop_process(child.pid, began - 1)
-    assert child.poll() is None
-    assert processes.stop_process(child.pid, began)
-    assert child.wait() == -signal.SIGTERM
-    assert not processes.stop_process(child.pid, began)
-
-
-def test_a_server_dies_with_its_starter_even_by_sigkill(tmp_path: Path) -> None:
-    """Nobody else would stop it."""
-    script = f"""
-from pathlib import Path
-from local.processes import Launch, Server
-server = Server(Launch("t", ("sleep", "60"), Path({str(tmp_path)!r}), 1, lambda _: True, 5.0))
-print(server.start().pid, flush=True)
-input_never_comes = __import__("signal").pause()
-"""
-    with python_script(script) as starter:
-        pid = int(first_line(starter))
-        assert start_ticks(pid) is not None
-        starter.kill()
-    wait_until(lambda: start_ticks(pid) is None, "it has ended")

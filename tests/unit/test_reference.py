@@ -3,7 +3,6 @@
 import re
 
 import msgspec
-import pytest
 import reference
 
 from local.tools import ROOT
@@ -33,21 +32,6 @@ def test_the_reference_is_what_the_code_says() -> None:
     parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
     for kind, due in (("generated", reference.GENERATED), ("checked", reference.CHECKED)):
         assert sorted(part[3] for part in parts if part[2] == kind) == sorted(due)
-
-
-TABLE = "| field | default | meaning |\n|---|---|---|\n| `a`, `b` | 1 | two |\n| `c` | x | one |"
-
-
-def test_a_checked_table_has_each_name_once_and_its_defaults() -> None:
-    """The second column is filled in unless the code has nothing for it. One line names the table
-    and what differs."""
-    found = reference.filled("of", TABLE, {"a": "5", "b": "6", "c": None})
-    assert found == TABLE.replace("| 1 |", "| 5, 6 |")
-    for cells, unlike in (({"a": "5", "b": "6"}, "c"), ({**dict.fromkeys("abcd")}, "d")):
-        with pytest.raises(ValueError, match=f"the table of and the code differ in {unlike}"):
-            reference.filled("of", TABLE, cells)
-    with pytest.raises(ValueError, match="differ in a, b, c, c"):
-        reference.filled("of", f"{TABLE}\n| `c` | x | again |", dict.fromkeys("abc"))
 
 
 def test_corrections_and_seeds_shown_are_such() -> None:

@@ -130,19 +130,6 @@ def test_the_calibration_error_is_that_of_the_favourites() -> None:
     assert calibration_error(by_hand([0.0] * 30)) == pytest.approx(0.0)
 
 
-def test_right_chances_have_no_calibration_error() -> None:
-    """The winners of duels are drawn by the predicted chances; twice the variance is wrong."""
-    random = np.random.default_rng(1)
-    z = random.normal(0.0, 1.0, 40_000)
-    happened = random.normal(0.0, 1.0, len(z)) < z
-    run = by_hand(np.where(happened, z, -z).tolist())
-    right, unsure = (calibration_error(calibrated_by(run, Calibration(f))) for f in (1.0, 4.0))
-    assert right is not None and unsure is not None
-    assert right < 0.01
-    assert unsure > 0.05
-    assert module.calibration_of(run).factor == pytest.approx(1.0, abs=0.15)
-
-
 def test_a_run_has_the_calibrations_of_earlier_rounds() -> None:
     """They stay with their rounds. The last one is for the next round."""
     random = np.random.default_rng(4)
@@ -160,29 +147,6 @@ def test_a_run_has_the_calibrations_of_earlier_rounds() -> None:
     assert again[-1].tolist() == pytest.approx(
         [*module.calibration_of(by_hand(z.tolist()))], rel=0.1
     )
-
-
-def test_draws_count_against_the_favourite() -> None:
-    """In the calibration error of a season with draws, as in its probability to win."""
-    random = np.random.default_rng(1)
-    gap, width = random.normal(0.0, 1.0, 40_000), 0.4
-    performed = random.normal(gap, 1.0)
-    mu = np.stack([gap, np.zeros(len(gap))], axis=1)
-    drew = np.abs(performed) <= width
-    place = np.stack([np.ones(len(gap)), np.where(drew, 1, 2)], axis=1).astype(np.int32)
-    mu = np.where((performed < -width)[:, None], mu[:, ::-1], mu)
-    sides = Sides(
-        np.arange(len(gap)), np.full(len(gap), 2), place.ravel(), mu.ravel(),
-        np.full(2 * len(gap), 0.5), np.full(2 * len(gap), 9),
-    )  # fmt: skip
-    run = module.run_of(sides, 0.0, 2 * len(gap))
-    assert run.draws
-    right, narrow = (
-        calibration_error(calibrated_by(run, Calibration(1.0, each))) for each in (width, 0.1)
-    )
-    assert right is not None and narrow is not None
-    assert right < 0.01
-    assert narrow > 0.05
 
 
 # --- calibrations: what is learned from past pairs, against simulated data and by hand ------------

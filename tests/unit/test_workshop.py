@@ -1,7 +1,6 @@
 """What would be wrong in silence: an environment that `make audit` passes, slow tests that no
 eighth plays, and checks that `make compose` and `make kubernetes` do not count."""
 
-import io
 import json
 import shutil
 import subprocess
@@ -12,12 +11,10 @@ from pathlib import Path
 
 import audit
 import pytest
-import yaml
 from packaging.utils import canonicalize_name
 
-from cluster import inside
 from containers.load import Load
-from containers.report import Failed, Report
+from containers.report import Failed
 from demonstration.figures import Phase
 from local.tools import ROOT
 from tests import eighths
@@ -48,15 +45,6 @@ def test_this_environment_is_the_locks(tmp_path: Path) -> None:
 
 def findings(lock: str) -> list[str]:
     return list(audit.compare(audit.read_lock(lock), audit.installed()))
-
-
-def test_the_locks_requirements_are_understood() -> None:
-    """Pins, markers and hashes: what holds here is what is installed."""
-    locked = audit.read_lock(LOCK)
-    assert all(each.hashes for each in locked.values())
-    assert locked.keys() <= audit.installed().keys()
-    foreign = LOCK + '\nnowhere==1.0 ; sys_platform == "plan9" \\\n    --hash=sha256:00\n'
-    assert audit.read_lock(foreign).keys() == locked.keys()
 
 
 def test_what_differs_from_the_lock_is_found() -> None:
@@ -95,28 +83,6 @@ def test_a_changed_file_is_found(tmp_path: Path) -> None:
 
 # --- eighths: each slow test is in one, and none is lost by another commit ---
 
-GIT = ("-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_commits_take_turns(tmp_path: Path) -> None:
-    """Eight commits in a row play all eighths, and the files of the last one are always played."""
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    turns = set[int]()
-    for number in range(eighths.PARTS):
-        (tmp_path / f"test_{number}.py").write_text("x")
-        for words in (["add", "."], ["commit", "-qm", "more"]):
-            subprocess.run(["git", *GIT, *words], cwd=tmp_path, check=True)
-        turns.add(eighths.eighth_of_commit(tmp_path))
-    assert turns == set(range(eighths.PARTS))
-    assert eighths.changed_files(tmp_path) == {f"test_{eighths.PARTS - 1}.py"}
-    shallow = tmp_path / "shallow"
-    clone = ["git", "clone", "-q", "--depth=1", f"file://{tmp_path}", str(shallow)]
-    subprocess.run(clone, check=True)
-    assert eighths.changed_files(shallow) == set()
-    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True)
-    assert eighths.eighth_of_commit(shallow) == int(head, 16) % eighths.PARTS
-
 
 def test_a_failed_eighth_is_played_until_it_passes(tmp_path: Path) -> None:
     """Another commit's turn does not lose it."""
@@ -133,30 +99,6 @@ def test_a_failed_eighth_is_played_until_it_passes(tmp_path: Path) -> None:
 
 
 # --- checks on an engine or a cluster ---
-
-
-def test_a_failed_check_is_reported_and_counted() -> None:
-    """And the next one is still made."""
-    report = Report("test", out=io.StringIO())
-
-    def fails() -> str:
-        raise Failed("not so")
-
-    assert not report.check("one", fails)
-    assert report.check("two", lambda: "as it should be")
-    assert report.failed == 1
-    reported = [row[:2] for row in report.rows]
-    assert reported == [("one", "FAILED: not so"), ("two", "as it should be")]
-
-
-def test_games_are_under_the_restricted_standard() -> None:
-    """The API server enforces it."""
-    files = [file.read_text() for file in inside.MANIFESTS.glob("*.yaml")]
-    applied = [each for text in files for each in yaml.safe_load_all(text)]
-    spaces = [each["metadata"] for each in applied if each["kind"] == "Namespace"]
-    standard = "pod-security.kubernetes.io/enforce"
-    enforced = {each["name"]: each.get("labels", {}).get(standard) for each in spaces}
-    assert enforced["games"] == enforced["servers"] == "restricted"
 
 
 @dataclass
