@@ -399,8 +399,7 @@ def assert_accepted(found: ValidRound) -> None:
 @given(damaged(VOIDED))
 @settings(max_examples=150)
 def test_corrections(data: bytes) -> None:
-    """A correction that the door accepts is accepted by the workers' decoder, and the reverse, if
-    the decoder knows its kind."""
+    """What the door accepts the workers' decoder accepts, and the reverse, if it knows the kind."""
     kind: Any = ""
     try:
         valid = VALIDATOR.correction(data, "l", NOW_S)
@@ -471,8 +470,7 @@ def test_event_ids_meet_only_if_all_parts_do(one: tuple[str, ...], other: tuple[
 def test_beliefs_keys_stay_apart(
     one: tuple[int, str, str], other: tuple[int, str, str], buckets: int
 ) -> None:
-    """Two hash keys are one only for one shard, ladder and bucket; none is a position's key; and
-    the only tag is the shard's, so that a key cannot move to another slot."""
+    """Keys are of one shard, ladder and bucket, no position's key, and have the shard's tag."""
     key, key2 = (belief_key(s, ladder, p.encode(), buckets) for s, ladder, p in (one, other))
     place, place2 = ((s, ladder, zlib.crc32(p.encode()) % buckets) for s, ladder, p in (one, other))
     assert (key == key2) == (place == place2)
@@ -482,8 +480,7 @@ def test_beliefs_keys_stay_apart(
 
 @given(ids, ids)
 def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
-    """A rejection is logged as one line of JSON, whatever ids it has. The line contains them. Each
-    reason is printable, because it goes into headers and `submit`'s output, too."""
+    """A rejection is one line of JSON with its ids. Each reason is printable, as for headers."""
     out, unknown = io.StringIO(), Reader(Ladders(ladders={}))
     twice = as_json({"player": player, "rank": 1}, {"player": player, "rank": 2})
     long, short = as_json(ladder=ladder * 200), as_json(ladder=ladder)
@@ -507,8 +504,7 @@ def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
 
 @given(ids)
 def test_ids_on_a_terminal_cannot_command_it(text: str) -> None:
-    """What is printed for people has no control characters and no line ends; plain ids stay. Events
-    in JSON are one line, as `watch --json` prints them."""
+    """No control characters and no line ends; plain ids stay. Events are one line of JSON."""
     assert b"\n" not in events.to_json({"player": text})
     assert shown(text).isprintable()
     if text.isprintable():

@@ -66,8 +66,7 @@ def with_one_more(
 
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
 def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int) -> None:
-    """Also where they are asked for in any order, while notes come, and where several were worked
-    in at one offset."""
+    """Asked for in any order, while notes come, several of them at one offset."""
     rng, edits, stored = random.Random(seed), LadderEdits(), EditsOfLadders()
     notes, at, entries = list[RecordedCorrection](), 0, dict[str, EntryEdit]()
     expected: list[tuple[int, Mapping[str, EntryEdit], int]] = [(-1, {}, 0)]
@@ -137,8 +136,7 @@ def assert_in_proportion(make: Callable[[int], object], few: int) -> None:
 
 
 def test_notes_take_memory_in_proportion() -> None:
-    """Each removal is recorded at its own offset. Rounds between two removals are rated with the
-    earlier removals."""
+    """Each removal has its own offset, and rounds between two are rated with the earlier ones."""
 
     def wave(players: int) -> LadderEdits:
         edits = LadderEdits()

@@ -201,8 +201,7 @@ def run(*words: str) -> str:
 @settings(max_examples=15)
 @given(season=seasons())
 def test_a_table_gives_the_events_that_it_was_made_of(season: Any) -> None:
-    """From CSV, also with the rows of different rounds mixed, and from Parquet. `rate` gives the
-    same bytes for all of them, and `rate_table` the same records."""
+    """From CSV, in any order of rows, and from Parquet: the same bytes by `rate` and records."""
     of_rounds = list(map(rows_of, season))
     mixed = [row for some in zip_longest(*of_rounds) for row in some if row is not None]
     columns = {name: [row[name] for row in chain(*of_rounds)] for name in COLUMNS}

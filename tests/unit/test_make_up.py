@@ -1,5 +1,4 @@
-"""deploy/tools/local: `make up` and `make down` in one shell, which has what `make up` exported;
-servers of ours that start, die and stop with whoever started them."""
+"""`make up` and `make down` in one shell, and servers of ours that do not start."""
 
 import os
 import re
@@ -76,8 +75,7 @@ def up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> U
 def test_what_is_exported_is_what_clients_take(
     started: list[str], up: Up, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`redis-cli -u` and `promtool query` want URLs; Kafka's clients host:port. Servers that run
-    are found again by their own variables, not taken for somebody else's."""
+    """Clients want URLs, Kafka's host:port. Running servers are found by their own variables."""
     first = up()
     assert up() == first and started == ["kafka", "redis"]
     assert up("prometheus") == [
@@ -93,8 +91,7 @@ def test_what_is_exported_is_what_clients_take(
 
 
 def test_redis_keeps_beliefs_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the settings that the service advises: otherwise our own alert fires here. When data are
-    stored is as by default, so what an older `make up` left is still found."""
+    """By the settings that the service advises; when data are stored is as by default."""
     start = Mock()
     monkeypatch.setattr(background, "start_redis", start)
     background._start("redis", 6379)
@@ -107,8 +104,7 @@ def test_data_and_addresses_stay_after_down(
     started: list[str], up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """`down` says on stderr which data there are, and how a shell forgets the addresses. Then `up`
-    starts the servers again. A damaged state file is named."""
+    """`down` says which data stay, and `up` starts again. A damaged state file is named."""
     first = up("prometheus")
     (tmp_path / "data" / "redis").mkdir(parents=True)
     assert main(["down"]) == 0
@@ -131,8 +127,7 @@ def test_data_and_addresses_stay_after_down(
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without root they are named. With root they are installed: their services do not start, and
-    the policy is as before, of a system that had one, or none."""
+    """They are named; as root they are installed, do not start, and the policy is as before."""
     package = system.Package("redis-server", "Redis", lambda: False, "redis-server")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(

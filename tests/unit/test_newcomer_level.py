@@ -1,5 +1,4 @@
-"""Where newcomers begin, in ratings and in predictions; and the mu before a newcomer's first round
-is where the round began: everywhere, to the bit."""
+"""Where newcomers begin, in ratings and in predictions: everywhere the same, to the bit."""
 
 import itertools
 from collections.abc import Iterable
@@ -63,9 +62,7 @@ def unchanged(config: RatingConfig) -> bool:
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
-    """Each by how well they are known, and one at the initial rating beside them. Even teams have
-    the newcomers dealt among them: each team's bring the offset once, so four in two teams bring
-    half of it each."""
+    """By how well each is known. Of even teams, each team's newcomers bring the offset once."""
     found = means(CONFIG, [1500.0, 1900.0, 1300.0], [300.0, 150.0, 60.0], [0, 4, 9])
     known = (1.0 - 0.25, 1.0 - 0.04)
     level = (known[0] * 400.0 - known[1] * 200.0) / (1.0 + sum(known))
@@ -76,8 +73,7 @@ def test_the_level_is_that_of_those_who_played() -> None:
 
 
 def test_each_round_has_its_own_level() -> None:
-    """Whatever rounds it is computed with. Without anybody known it is the offset: of newcomers
-    alone, or beside players about whom as little is known."""
+    """Whatever rounds are beside it. Without anybody known it is the offset."""
     mu, sigma, rounds = [1500.0, 1700.0, 1500.0, 1100.0], [300.0, 60.0, 300.0, 60.0], [0, 3, 0, 3]
     both = Wave(
         np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
@@ -108,8 +104,7 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
 
 
 def test_other_systems_do_if_they_are_configured_to() -> None:
-    """By default they change nothing, and their fingerprint is that of older releases. Those whose
-    evidence is not the new mu, or who have no uncertainty, never do."""
+    """By default, and without an uncertainty, newcomers begin at the initial rating."""
     given: Any = {"beta": 200.0, "sigma_drift": 35.0}
     for config in (Glicko(**given), Bar(**given), TrueSkill(**given, draw_margin=1.0)):
         assert unchanged(config)

@@ -1,6 +1,4 @@
-"""What notebooks show of a ladder: HTML, and plots by Matplotlib. The example notebooks of
-docs/notebooks run from the first cell to the last, in a new kernel; and the notebook's tutorial
-prints what it shows."""
+"""What notebooks show of a ladder: HTML and plots; example notebooks and the tutorial run."""
 
 import ast
 import json
@@ -219,8 +217,7 @@ def drawn(ax: Any) -> None:
 
 
 def test_players_are_drawn() -> None:
-    """One of them round by round: the rating as a line, and mu with its uncertainty as an area.
-    Several over time: each has a line, whose points stand in order of time."""
+    """One round by round, with mu and its uncertainty as an area; several over time, in order."""
     ladder = season(["ann", "bob", "cy", "dee", "eve"])
     history = ladder.history("ann")
     ax: Any = ladder.plot("ann")
@@ -307,8 +304,7 @@ def test_systems_without_sigma_have_no_area() -> None:
 
 
 def test_axes_of_the_caller_are_drawn_into() -> None:
-    """No other figure is made, and the axes come back. A plot chooses no backend: in a notebook
-    figures appear below the cell, as the notebook has set it up."""
+    """No other figure is made, the axes come back, and the backend stays."""
     mpl.use("svg")
     ladder = season(["ann", "bob", "cy"])
     figure, row = pyplot.subplots(1, 3)

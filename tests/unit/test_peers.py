@@ -1,5 +1,4 @@
-"""Peers through our rounds: what they believe and how they rate is what their packages say; Elo and
-Glicko-2, against numbers that were published or computed by hand."""
+"""Peers rate as their packages say; Elo and Glicko-2 beside published and computed numbers."""
 
 import math
 from itertools import pairwise
@@ -115,8 +114,7 @@ SYSTEMS: list[Any] = [Elo(), Glicko2()]
 
 
 def test_the_authors_example_of_glicko_2() -> None:
-    """A player of 1500 (200) beats 1400 (30) and loses to 1550 (100) and 1700 (300) in one period:
-    1464.06 (151.52), with a volatility of 0.05999 (Glickman 2013)."""
+    """1500 (200) beats 1400 (30), loses to 1550 (100) and 1700 (300): 1464.06 (151.52)."""
     system = Glicko2(tau=0.5)
     player = Glicko2Rating(1500.0, 200.0, 0.06, None)
     precision = surprise = 0.0
@@ -134,8 +132,7 @@ def test_the_authors_example_of_glicko_2() -> None:
 
 
 def test_elo_by_hand() -> None:
-    """With K = 40 for newcomers: 1600 beats 1500 and gains 40 (1 - .640065). A player who is no
-    longer provisional, with K = 20, loses half of that. K falls with rounds."""
+    """1600 beats 1500 and gains K (1 - .640065); K falls with rounds from 40 for newcomers."""
     ann, bob = EloRating(1600.0, 0), EloRating(1500.0, PROVISIONAL)
     (won,), (lost,) = Elo(k=20.0, k_first=40.0).rate([[ann], [bob]], [1, 2], 0.0)
     assert won.mu == pytest.approx(1600.0 + 40.0 * 0.359935, abs=1e-4) and won.rounds == 1
@@ -147,9 +144,7 @@ def test_elo_by_hand() -> None:
 
 
 def test_rounds_of_many() -> None:
-    """By Elo they are averaged over opponents: of four equals, the first has 1 - .5. In Glicko-2,
-    the four draws of five equals are worth two games to each of them. A draw is half of each
-    opponent, and tied for the last place, too."""
+    """Elo averages over opponents; by Glicko-2, four draws of five equals are two games each."""
     team = [EloRating(INITIAL, PROVISIONAL)]
     after = Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
     assert [each.mu - INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])

@@ -121,8 +121,7 @@ def test_only_the_others_are_read() -> None:
 
 
 def test_shards_that_are_cached_in_part() -> None:
-    """Of several shards in one batch, only those are read that have a player who is not cached. One
-    whose position is another is closed; the others go on."""
+    """Only shards with an uncached player are read; one at another position is closed."""
     hand, _ = started(3)
     letters = [[each for each in LETTERS if shards_of([each], 3)[0] == s] for s in range(3)]
     come(hand, 0, *(part((5, own[0])) for own in letters))

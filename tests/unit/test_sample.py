@@ -6,9 +6,7 @@ LADDERS = [f"ladder-{i}" for i in range(1000)]
 
 
 def test_a_sample() -> None:
-    """It has about its share, is part of every larger sample, and is always the same: on any
-    machine, in any order; so that a fault that was found is found again. It is not empty, unless
-    there is no ladder. What is not proven is said, with the share of ladders and players."""
+    """It has about its share, is part of every larger one, the same anywhere, and says so."""
     tenth, fifth = Sample.of(0.1, LADDERS), Sample.of(0.2, LADDERS)
     assert 70 < len(tenth.ladders) < 130
     assert tenth.ladders < fifth.ladders < frozenset(LADDERS)

@@ -75,8 +75,7 @@ def _used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_they_come_in_order_of_place() -> None:
-    """With their entries, of players and of teams, few or many. Where nobody has one there are no
-    columns, and null is absent, on every ladder; each column stands alone."""
+    """Of players and teams, few or many; where nobody has one, there is no column."""
     given: list[dict[str, Any]] = [
         {"player": "ann", "rank": 3, "seat": "home", "score": 4},
         {"team": ["bob", "cy"], "rank": 1, "score": -0.5},
@@ -121,8 +120,7 @@ def test_a_seat_that_is_not_valid() -> None:
 
 
 def test_a_score_that_is_not_valid() -> None:
-    """The same, by ladders with scores; a number beyond all floats is such a score. MessagePack can
-    say more: numbers that are not finite, and what JSON has no values for."""
+    """The same. Numbers beyond all floats are such scores, and what only MessagePack can say."""
 
     def refused(encode: Encode, score: Any, said: str) -> None:
         entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}

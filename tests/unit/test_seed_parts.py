@@ -67,8 +67,7 @@ def test_rows_that_are_taken_keep_their_records() -> None:
 
 
 def test_who_takes_which_messages() -> None:
-    """Releases that do not know seed parts refuse them, by their version. A part of rounds, a mark,
-    and litter are none. Parts of a newer kernel wait, as all parts do."""
+    """Older releases refuse seed parts by version; marks and litter are none; newer ones wait."""
     message = seed_parts.encode(seed_part((7, "ab")))
     assert not correction_parts.is_correction(message)
     assert decoder.read_all([message]) == [None]

@@ -200,9 +200,7 @@ TRUE = (
 
 @cases("true", TRUE)
 def test_what_was_simulated_is_found(true: Calibration) -> None:
-    """The cost of what is found is less than that of the truth, and by no more than a sample of
-    three numbers explains: twice the difference is chi-squared with 3 degrees, below 16.3 but for
-    one sample of a thousand. Each number lies near the truth."""
+    """Twice the excess is chi-squared with 3 degrees: below 16.3 but once in a thousand."""
     pairs = simulated(20_000, true)
     found = fit(pairs, draws=True)
     assert 0.0 <= loss(pairs, true) - loss(pairs, found) + 0.5 < 0.5 + 16.3 / 2.0
@@ -325,8 +323,7 @@ def test_rounds_of_one_number_learn_nothing_of_each_other() -> None:
 
 
 def test_what_is_long_ago_is_forgotten() -> None:
-    """A pool whose variance grows fourfold: after six half-lives the last factor is that of the new
-    pool, and without forgetting it is not. Pairs that are forgotten are dropped."""
+    """After six half-lives the factor is the new pool's, and forgotten pairs are dropped."""
     old, new = simulated(9000, Calibration(0.5)), simulated(9000, Calibration(2.0), seed=2)
     changing = old.and_then(new)
     assert followed(changing, Learner(draws=False))[-1, 0] == pytest.approx(2.0, rel=0.15)

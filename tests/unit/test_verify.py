@@ -40,8 +40,7 @@ WINDOW, SHARDS = 100, 3
 
 
 def a_log() -> list[Line]:
-    """Cy and dee are removed; dee met only cy. A round of eve's is voided, a correction
-    rejected."""
+    """Cy, dee and eve are removed by corrections, of which one is rejected."""
     lobbies = [["ann", "bob", "cy"], ["cy", "dee"], ["bob", "ann"], ["cy", "ann", "bob"],
                ["eve", "bob"], ["ann", "bob"]]  # fmt: skip
     rounds = [a_round(i, *names) for i, names in enumerate(lobbies)]
@@ -81,9 +80,7 @@ CORRECTED = changed(ANN, last=REMOVED, previous_mu=7.0, previous_sigma=8.0, prev
 
 
 def test_which_beliefs_are_the_same() -> None:
-    """A corrected one stores the past in its own way, where a correction of its ladder wrote it
-    last; a rebuilt one may have something unannounced, on such a ladder; one of no rounds is
-    none."""
+    """What a correction or a rebuild may write otherwise, where it did; no rounds is none."""
     assert same_belief(ANN, ANN, ())
     assert same_belief(CORRECTED, ANN, {REMOVED})
     assert not same_belief(CORRECTED, ANN, ())
@@ -154,9 +151,7 @@ def corrected_store() -> dict[str, bytes]:
 
 
 def test_a_corrected_store_is_equal() -> None:
-    """Of those who are gone each record counts as explained; refused corrections are counted. A
-    belief that a correction wrote is equal as long as its player has not played since. Players of
-    an amendment that was amended are looked for, though they stand in no round."""
+    """Also of who is gone, who has not played since, and who is in an amended amendment."""
     verdict = verified(corrected_store(), a_log())
     assert verdict.equal, (verdict.missing, verdict.differing)
     assert (verdict.rounds, verdict.beliefs) == (6, 5)
@@ -211,8 +206,7 @@ VETERANS_ROW = 2
 
 
 def test_a_seeded_store_is_equal() -> None:
-    """A reset of somebody unknown leaves nothing. A belief that a voided seed left is found. A
-    rebuilt veteran may name a seed that changed nothing, on a ladder with corrections."""
+    """What a voided seed left is found. A rebuilt veteran may name a seed without effect."""
     verdict = verified(replayed(SEEDED), SEEDED)
     assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
     removed = a_correction("player-removed", player="zed", seed=True)
@@ -276,8 +270,7 @@ def a_service(layout: object) -> KafkaPlace:
 
 
 def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Redis that is down: workers that cannot reach it never catch up. Another duplicate window:
-    differences would be none, and a rebuild, their cure, spoils what is right."""
+    """A Redis that is down, another duplicate window, an unfinished move."""
 
     def down(_: int) -> int:
         raise StoreTrouble("redis: connection refused")
@@ -366,8 +359,7 @@ def test_rejections_are_shown_by_their_codes() -> None:
 
 
 class FakeReader:
-    """A reader whose calls return these: an offset of a record, or nothing; the last is repeated.
-    `end`: the end of the log, which the last call reaches."""
+    """Returns these, an offset of a record or nothing; the last call reaches `end`."""
 
     def __init__(self, *found: int | None, end: int = -1) -> None:
         self._found, self._end = [*found], end
@@ -385,15 +377,12 @@ class FakeReader:
         return [] if offset is None else [Record(0, offset, b"")]
 
 
-@cases(
-    ("reader", "expected"),
-    [
-        (FakeReader(7), True),
-        (FakeReader(None, None, 7), True),
-        (FakeReader(9), False),  # it came later
-        (FakeReader(None, end=9), False),
-    ],
-)
+@cases(("reader", "expected"), [
+    (FakeReader(7), True),
+    (FakeReader(None, None, 7), True),
+    (FakeReader(9), False),  # it came later
+    (FakeReader(None, end=9), False),
+])  # fmt: skip
 def test_a_record_is_looked_for(reader: Any, expected: bool) -> None:
     assert unfinished._may_have_record(reader, 0, range(5, 9)) == expected
     assert reader.begun == {0: 5}

@@ -1,5 +1,4 @@
-"""What would be wrong in silence: an environment that `make audit` passes, slow tests that no
-eighth plays, and checks that `make compose` and `make kubernetes` do not count."""
+"""What would be wrong in silence: another environment, a lost eighth, and rounds that are lost."""
 
 import json
 import shutil
@@ -48,8 +47,7 @@ def findings(lock: str) -> list[str]:
 
 
 def test_what_differs_from_the_lock_is_found() -> None:
-    """Another version, by name, with both versions; a package that is not installed, one that is
-    not locked, one without a hash."""
+    """Another version, a package too few or too many, and one without a hash."""
     version = audit.read_lock(LOCK)["click"].version
     (found,) = findings(LOCK.replace(f"click=={version}", "click==0.1"))
     assert found == f"click: locked at 0.1, installed is {version}"
