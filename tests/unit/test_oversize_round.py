@@ -111,20 +111,6 @@ def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
     assert sorted(got) == sorted(MANY)
 
 
-def test_next_round_of_a_player_waits_for_all_pieces(hand: ByHand) -> None:
-    """Also of one whose own piece was applied long ago."""
-    read(hand, LARGE, a_round(1, MANY[0], "a"))
-    read_all(hand)
-    for end in (10, 11):
-        sent(hand, end, end)
-        read(hand)
-        look(hand, end)
-    sent(hand, 12, 12)
-    hand.answer(CommitSource, offsets={0: 1})
-    read(hand)
-    assert asked(priors(hand, applied=12)) == {MANY[0], "a"}
-
-
 def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
     """Of all parts that are sent, by player."""
     found = dict[str, Floats]()

@@ -7,13 +7,11 @@ import pytest
 
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
     Application,
     Apply,
-    NewProducer,
     Poll,
     Polled,
     Position,
@@ -136,18 +134,6 @@ def test_shards_that_are_cached_in_part() -> None:
     assert rounds_of(calls[0]) == {letters[0][0]: 2}
     assert rounds_of(calls[2]) == {a: 2, b: 1, c: 1} and calls.keys() == {0, 2}
     opened(hand, {1: Position(7, 1)}, {1: 1}, shards=3)
-
-
-def test_nothing_is_kept_after_a_failure() -> None:
-    """Whatever failed: the store may have changed."""
-    hand, _, position = after_a_round()
-    hand.fail(Poll, LogTrouble("down"))
-    hand.answer(Poll, Polled(0.0))
-    hand.answer(NewProducer)
-    opened(hand, {0: position}, {0: 1})
-    hand.answer(Seek)
-    come(hand, 1, part((6, "a")))
-    assert asked(hand) == {0: "a"}
 
 
 def after_a_round(**more: int) -> tuple[ByHand, Counts, Position]:

@@ -177,12 +177,7 @@ def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
 
 def test_a_gain_within_the_margin_is_none() -> None:
     """The same mean gain, less and more sure."""
-    by_noise = {noise: validated(Made(later=0.61, noise=noise), 80) for noise in (0.0, 1.0)}
-    assert by_noise[0.0].won and by_noise[0.0].gain > 0.0
-    noisy = by_noise[1.0]
-    assert noisy.won == (noisy.gain > MARGIN * noisy.error)
     wide = [validated(Made(later=0.601, noise=0.2, rounds=n), 40) for n in range(4, 40)]
-    assert {each.won for each in wide} == {each.gain > MARGIN * each.error for each in wide}
     assert all(each.won == (each.gain > MARGIN * each.error) for each in wide)
     assert any(0.0 < each.gain <= MARGIN * each.error for each in wide), "the margin decides"
 

@@ -102,37 +102,6 @@ def test_settling_a_call(hand: ByHand) -> None:
     assert hand.answer(Seek).offsets == {0: 1}
 
 
-def test_store_that_lost_writes_is_replayed_without_events(
-    hand: ByHand, observer: Recorder
-) -> None:
-    """[a, c), cut at c; then as usual."""
-    assert owning(hand, Position(), 2).offsets == {0: 0}
-    read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
-    assert answer_beliefs(hand, Position()) == "ab"
-    assert list(hand.expect(Apply).events) == []
-    position = applied(hand)
-    assert (observer.replayed, observer.refilled) == ([2], [(0, 2)])
-    read(hand)
-    assert answer_beliefs(hand, position) == "c"
-    applied(hand)
-    assert reported(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
-
-
-@cases("lost_at", ["read", "apply"])
-def test_somebody_else_wrote(lost_at: str) -> None:
-    """The position or the compare-and-set shows it. Nothing is published; it is opened again."""
-    hand = updating(Recorder(), 1)
-    owning(hand)
-    read(hand, record(0, part((5, "a"))))
-    if lost_at == "read":
-        answer_beliefs(hand, Position(1, 0, b"\x80"))
-    else:
-        answer_beliefs(hand, Position())
-        hand.answer(Apply, {0: False})
-    opened(hand, {0: Position(1, 0, b"\x80")}, {0: 0})
-    assert hand.answer(Seek).offsets == {0: 0}
-
-
 @cases("found", [Position(1, 0), Position(2, 1, epoch=b"rebuilt")])
 def test_idle_store_that_goes_back_is_noticed(found: Position) -> None:
     """Or that was rebuilt. The position is checked at intervals, even if there is nothing to do."""

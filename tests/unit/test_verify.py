@@ -19,6 +19,7 @@ from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Record
 from stream_rater.operations import verify
 from stream_rater.operations.compare_store import Verdict, compare, same_belief
+from stream_rater.operations.verify import Sample, place_of
 from stream_rater.places import checks, kafka, unfinished
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.unfinished import UnfinishedRounds
@@ -352,6 +353,28 @@ def test_rejections_are_shown_by_their_codes() -> None:
     )
     assert verify._report(Verdict(rounds=1, beliefs=2), 0, 0) == (
         "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit"
+    )
+
+
+# --- the ladders that `--sample` compares ---------------------------------------------------------
+
+NAMES = [f"ladder-{i}" for i in range(1000)]
+
+
+def test_a_sample() -> None:
+    """It has about its share, is part of every larger one, the same anywhere, and says so."""
+    tenth, fifth = Sample.of(0.1, NAMES), Sample.of(0.2, NAMES)
+    assert 70 < len(tenth.ladders) < 130
+    assert tenth.ladders < fifth.ladders < frozenset(NAMES)
+    assert Sample.of(1.0, NAMES).ladders == frozenset(NAMES)
+    assert place_of("ranked-eu") == 0.37036004154313595
+    assert Sample.of(0.05, NAMES) == Sample.of(0.05, reversed(NAMES))
+    assert Sample.of(0.5, []).ladders == frozenset()
+    one = Sample.of(1e-9, NAMES)
+    assert one.ladders == {min(NAMES, key=place_of)}
+    assert one.described(12, 34_567, 89_000) == (
+        "This is a sample of 1e-09: 1 of 1,000 ladders, 12 of 34,567 players, in a log of 89,000 "
+        "records. Nothing is proven about the others"
     )
 
 

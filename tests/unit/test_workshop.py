@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from containers.load import Load
 from containers.report import Failed
 from demonstration.figures import Phase
+from local import python_env
 from local.tools import ROOT
 from tests import eighths
 
@@ -77,6 +78,56 @@ def test_a_changed_file_is_found(tmp_path: Path) -> None:
     changed.unlink()
     (found,) = audit.changed_files(copy)
     assert found.startswith("click: click/core.py ") and "gone" in found
+
+
+# --- `make setup`: what the service and its demo need ---
+
+SERVICE, ALL = (
+    audit.read_lock(each.read_text()) for each in (python_env.SERVICE_LOCK, python_env.LOCK)
+)
+
+
+def test_the_services_lock_is_a_part_of_the_whole() -> None:
+    """The same versions and hashes; what builds the project, and nothing that only tests need."""
+    assert {name: pin for name, pin in SERVICE.items() if ALL.get(name) != pin} == {}
+    assert {"numba", "redis", "confluent-kafka", "starlette", "hatchling", "uv"} <= SERVICE.keys()
+    unwanted = {"pytest", "mypy", "pandas", "playwright", "kubernetes-validate"}
+    assert SERVICE.keys() & unwanted == set()
+
+
+IMPORTS = """
+import importlib, pkgutil, sys
+from importlib.metadata import packages_distributions
+
+class Absent:
+    # Finds no module of the packages that are installed beside those of the service.
+    names = {
+        module for module, packages in packages_distributions().items()
+        if not {each.lower().replace("_", "-") for each in packages} & set(sys.argv[1:])
+    }
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"{name} is absent", name=name)
+
+assert "pytest" in Absent.names and "numba" not in Absent.names
+sys.meta_path.insert(0, Absent())
+import demo, demonstration, stream_rater.cli, stream_rater.operations, stream_rater.serve.http
+for package in (demonstration, stream_rater.cli, stream_rater.operations, stream_rater.serve.http):
+    for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(found.name)
+assert {"numba", "confluent_kafka", "rich", "starlette"} <= sys.modules.keys()
+"""
+
+
+def test_the_demo_and_the_commands_need_no_other_package() -> None:
+    """Every module of theirs can be imported where the others are absent."""
+    path = ":".join(str(ROOT / part) for part in ("deploy", "deploy/tools"))
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, "stream-rater", *SERVICE], cwd=ROOT,
+        env={"PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 # --- eighths: each slow test is in one, and none is lost by another commit ---
