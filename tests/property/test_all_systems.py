@@ -1,11 +1,4 @@
-"""All systems over seasons that chance alone decides: level, spread, finiteness, and whether
-ratings can still move. The bounds are those of the mathematics, each beside its derivation.
-
-The sizes are duels, rounds of five, five against five, and rounds of a hundred. Each system plays
-some thousand rounds of each, and LONG duels, fives and five against five in the slow test.
-
-And entries that did not finish: tied for last, or not compared with each other, as a ladder says.
-"""
+"""Systems in seasons by chance alone: level, spread, movement; and who did not finish."""
 
 import math
 from collections.abc import Sequence

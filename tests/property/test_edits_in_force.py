@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.contract.corrections import (
@@ -89,27 +89,6 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
                     [n for n, edit in right.items() if edit.player == name]
                     + ([] if name in right else [name])
                 )
-
-
-@settings(max_examples=60)
-@given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
-def test_names_are_found_by_their_player(seed: int, size: int) -> None:
-    """And going on from a version is like going on from what made it."""
-    rng, entries = random.Random(seed), EntryEdits()
-    for _ in range(size):
-        one, other = rng.sample(NAMES, 2)
-        if rng.random() < 0.5:
-            entries.remove(one, Span(rng.randint(0, 9), 10))
-        else:
-            entries.merge(one, other)
-        if rng.random() < 0.1:
-            then, more = entries.now(), EntryEdits.after(entries.now())
-            more.merge(one, other)
-            assert EntryEdits.after(then).now() == then == entries.now()
-        now = entries.now()
-        for name in NAMES:
-            mine = [each for each, edit in now.items() if edit.player == name]
-            assert sorted(entries.names_of(name)) == sorted(mine + [name] * (name not in now))
 
 
 def test_an_index_that_reads_other_notes_begins_again() -> None:

@@ -1,11 +1,7 @@
-"""Sides of any size, and seats: facts that hold at any level of the pool, for all systems, with
-newcomers among veterans, members who played a part of the round, and some who hardly played.
+"""Sides of any size, and seats: facts at any level of the pool, for all systems.
 
-The bounds and identities are those of the mathematics, each beside its derivation. With A and B the
-sums of shares of two sides, N the sum of all shares, and L the level of those present, the means of
-the two sides differ by
-
-    D = sum over A of s (mu - L) - sum over B of s (mu - L).
+With A and B the sums of shares of two sides, N the sum of all shares, and L the level of those
+present, the means differ by D = sum over A of s (mu - L) - sum over B of s (mu - L).
 """
 
 import math

@@ -1,12 +1,7 @@
-"""Random seasons of rounds. The fast kernels of Elo-MMR and Elo-R give what readable oracles give.
+"""Random seasons: kernels equal oracles, ratings have no zero and no unit (4.2), all are finite.
 
-Ratings are on an interval scale (section 4.2), so its zero and its unit are a matter of taste. Move
-all ratings by as much, or count in another unit, and a season comes out moved or in that unit.
-
-And whatever a valid round and valid parameters are, every system's evidence is a finite number.
-Ratings lie up to 60 initial sigmas from the initial one: a seed may give 30, and players may move
-on from there. Kerby's systems have no such bound, because their steps have none, so they are given
-all that a record can hold.
+Ratings lie up to 60 initial sigmas from the initial one: a seed may give 30, and players move on.
+Kerby's systems, whose steps have no bound, are given all that a record can hold.
 """
 
 import math

@@ -1,13 +1,8 @@
-"""The theorems of the paper. First, the six properties that section 4.1 asks of a pseudodiffusion
-(Theorem 4.1), and the bounds of what one round does (Theorem 5.7).
+"""The theorems of the paper: pseudodiffusion (4.1), what a round does (5.7), incentives (5.2-5.6).
 
-The properties hold for 0 < rho < infinity; where the paper says that an end of that range lacks
-one, a test shows the lack, too. A round whose evidence is weightless leaves its diffusion alone.
-
-Then, nobody is ever better off by finishing worse (Lemma 5.4 and Theorems 5.5 and 5.6). The theorem
-holds the others' ratings fixed. So a player here meets opponents that nobody met before: they get
-their ratings in a round of their own, where the honest player's opponents and the same ones of the
-player who deviates (twins, who tie) come out with the very same beliefs.
+Those on incentives hold the others' ratings fixed. So a player meets opponents that nobody met
+before. They get their ratings in a round of their own, where those of the player who deviates
+(twins, who tie) come out with the very same beliefs.
 """
 
 import copy

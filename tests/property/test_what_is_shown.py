@@ -1,8 +1,6 @@
-"""What is shown follows the result: a victory does not lower it, and a defeat does not raise it, up
-to the bounds that `reference/ladders.md` states ("What is shown") for systems that do not show mu.
+"""What is shown follows the result, up to the bounds of `reference/ladders.md` ("What is shown").
 
-In a match of two sides the winners' rating does not fall, and the losers' does not rise. In a
-larger round the same holds for a side that is first alone, or last alone.
+So it is for both sides of a match; in a larger round, for a side first alone, or last alone.
 """
 
 import gzip

@@ -142,20 +142,6 @@ def test_it_says_when_to_look_again() -> None:
     assert has_moved()
 
 
-def test_a_full_shard_is_closed_until_rows_are_applied() -> None:
-    """For its players alone. Its rows do not count as work that the store is busy with."""
-    progress = Progress(2, most_rows=2)
-    progress.sent({0: 1, 1: 1}, {0: crowd(ANN, BOB), 1: crowd(ANN + 1)})
-    assert not progress.has_full_shard and progress.rows == 3
-    progress.sent({0: 2}, {0: crowd(ANN)})
-    assert progress.has_full_shard and progress.rows == 1
-    players, cached = crowd(3 << 20, BOB + 1), np.ones(2, np.bool_)
-    assert progress.ready(players, np.array([1, 1]), cached).tolist() == [False, True]
-    progress.accept(0, 1)
-    assert not progress.has_full_shard and progress.rows == 2
-    assert progress.ready(players, np.array([1, 1]), cached).tolist() == [True, True]
-
-
 def test_rounds_are_looked_at_together() -> None:
     """Each has an answer of its own. Many shards have fewer rows each: all are bounded."""
     progress = Progress(2)

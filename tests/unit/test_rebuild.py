@@ -369,14 +369,6 @@ def corrected_of(*parts: CorrectionPart, waits: int = 0) -> dict[Player, tuple[i
     return cutoff.corrected
 
 
-def test_records_of_corrections_that_came_again() -> None:
-    """The store took the first record of a correction, and none of an earlier one."""
-    again = msgspec.structs.replace(CORRECTED, records=[b"again"])
-    assert corrected_of(CORRECTED, again) == {P: (5, b"first")}
-    later = msgspec.structs.replace(CORRECTED, offset=9, records=[b"later"])
-    assert corrected_of(CORRECTED, later, CORRECTED) == {P: (9, b"later")}
-
-
 def test_correction_parts_of_another_kernel() -> None:
     """An older one's are read, a newer one's only if they were applied."""
     old = msgspec.structs.replace(CORRECTED, kernel=OLDEST_KERNEL - 1)

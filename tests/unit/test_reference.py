@@ -18,7 +18,7 @@ from stream_rater.rating.record import VERSION as RECORD_VERSION
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import CODES, RULES
 from tests.chaos.faults import FAULTS
-from tests.pages import FENCE, blocks, names, pages, section, shown, text
+from tests.pages import blocks, names, section, shown, text
 from tests.simulation.faults import KINDS
 
 EVENTS = text("reference/events.md")
@@ -71,15 +71,6 @@ def test_what_there_is_is_documented() -> None:
     assert f"then {FACTOR_SIZE} bytes for each" in page
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert f"kernel version {KERNEL_VERSION} and record version {RECORD_VERSION}" in changes
-
-
-def test_a_page_begins_with_its_title() -> None:
-    """One of the first level, and no other."""
-    titles = {
-        shown(each): re.findall(r"^# .*$", FENCE.sub("", each.read_text()), re.M)
-        for each in pages()
-    }
-    assert [page for page, found in titles.items() if len(found) != 1] == []
 
 
 # --- how-to/sql.md: tables with fields of the event, and types that hold its values ---------------

@@ -306,13 +306,6 @@ CASES = {
         "2024-1,t,Hard,32,A,20240106,300,1,,p1,4,2,,p2,9,6-2 7-6(4),3,F,112\n"
         "2024-1,t,Hard,32,A,20240106,299,1,,p1,4,3,,p3,9,W/O,3,SF,\n", "p1 > p2 2024-01-06",
         by=("--columns", "winner=winner_name,loser=loser_name", "--skip", "score=W/O")),
-    "published: beach volleyball": read(
-        "circuit,tournament,country,year,date,gender,match_num,w_player1,w_p1_age,w_player2,w_rank,"
-        "l_player1,l_p1_age,l_player2,l_rank,score,duration,bracket,round\n"
-        'AVP,t,US,2024,2024-05-24,M,1,p1,30,p2,1,p3,31,p4,32,"21-18, 21-12",0:33,W,Round 1\n'
-        'AVP,t,US,2024,2024-05-24,M,2,p1,30,p2,1,p5,31,p6,2,Forfeit or other,,W,Round 1\n',
-        "p1+p2 > p3+p4 2024-05-24", by=(
-            "--columns", "round=", "--skip", "score=Forfeit or other")),
     "published: motor races": read(
         "resultId,raceId,driverId,constructorId,number,grid,position,positionText,positionOrder,"
         "points,laps,time,milliseconds,fastestLap,rank,statusId\n"

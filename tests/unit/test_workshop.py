@@ -1,4 +1,4 @@
-"""What would be wrong in silence: another environment, a lost eighth, and rounds that are lost."""
+"""What would be wrong in silence: an environment that is another, and rounds that are lost."""
 
 import json
 import shutil
@@ -17,7 +17,6 @@ from containers.report import Failed
 from demonstration.figures import Phase
 from local import python_env
 from local.tools import ROOT
-from tests import eighths
 
 # --- `make audit`: this environment is the lock's, and what is not is found ---
 
@@ -128,23 +127,6 @@ def test_the_demo_and_the_commands_need_no_other_package() -> None:
         env={"PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-
-
-# --- eighths: each slow test is in one, and none is lost by another commit ---
-
-
-def test_a_failed_eighth_is_played_until_it_passes(tmp_path: Path) -> None:
-    """Another commit's turn does not lose it."""
-    failed = tmp_path / "build" / "failed"
-    assert eighths.chosen("3", failed) == {3}
-    eighths.remember({3}, False, failed)
-    assert eighths.chosen("5", failed) == {3, 5}
-    eighths.remember({5}, True, failed)
-    assert eighths.chosen("5", failed) == {3, 5}
-    eighths.remember({3, 5}, True, failed)
-    assert eighths.chosen("5", failed) == {5}
-    with pytest.raises(ValueError, match="no such eighth: 8"):
-        eighths.chosen("8", failed)
 
 
 # --- checks on an engine or a cluster ---
