@@ -9,14 +9,12 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater.columns.ranges import bounds
-from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.seats import is_seat, seat_code, seat_name
 from stream_rater.rounds import fallback
 from stream_rater.rounds.batch import BAD_SEAT
-from stream_rater.rounds.fastjson import runs, scan
+from stream_rater.rounds.fastjson import scan
 from stream_rater.rounds.validation import Invalid
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
@@ -268,41 +266,6 @@ def test_a_team_is_one_level_deeper() -> None:
     for team in (TEAM, {"player": "a", "rank": 1, "shares": [1]}):
         data = as_json({"player": "b", "rank": 1}, team)
         assert check(data, 4) and taken([data], 3) == [False]
-
-
-FEW_ENTRIES = st.lists(st.integers(0, 9), max_size=5)
-
-
-@given(st.lists(st.tuples(FEW_ENTRIES, st.booleans(), NAMES), max_size=6), st.integers(1, 600))
-def test_rounds_scanned_together_are_as_alone(
-    reported: list[tuple[list[Any], bool, str]], at_once: int
-) -> None:
-    """Each as if no other were there, cut off in the midst of it or not, wherever a call ends."""
-    data = []
-    for ranks, whole, name in reported:
-        entries: list[Any] = [{"player": f"{name}{i % 3}", "rank": r} for i, r in enumerate(ranks)]
-        entries[1:2] = [{**TEAM, "team": [name, "z"]}]
-        if len(ranks) > 3:
-            entries[3] |= {"seat": "home", "score": ranks[3]}
-        each = json.dumps(rounds(entries), ensure_ascii=False).encode()
-        data.append(each if whole else each[: each.rindex(b"}") - 2])
-    for some in runs(data, at_once):
-        together, is_taken = scan(some, DEPTH)
-        entry_starts, starts = bounds(together.entries), bounds(together.sizes)
-        assert [alone for each in some for alone in taken([each])] == is_taken.tolist()
-        for i, number in enumerate(np.flatnonzero(is_taken).tolist()):
-            alone, _ = scan([some[number]], DEPTH)
-            assert alone.heads == [together.heads[i]]
-            assert alone.unknown.tolist() == [together.unknown[i]]
-            entries_, players = slice(*entry_starts[i : i + 2]), slice(*starts[i : i + 2])
-            assert alone.place.tolist() == together.place[entries_].tolist()
-            assert alone.members.tolist() == together.members[entries_].tolist()
-            assert alone.share.tolist() == together.share[players].tolist()
-            for one, many in ((alone.seat, together.seat), (alone.score, together.score)):
-                assert not len(one) or one.tobytes() == many[entries_].tobytes()
-            names = together.names.slice(players.start, players.stop)
-            assert alone.names.texts() == names.texts()
-            assert names.hashes.tolist() == StringColumn.of(names.texts()).hashes.tolist()
 
 
 IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"standings":LIST}'

@@ -68,17 +68,6 @@ def read_all(hand: ByHand) -> None:
             read(hand)
 
 
-def test_pieces_are_read_with_other_rounds_between(hand: ByHand) -> None:
-    """One a turn, and reading goes on."""
-    read(hand, LARGE)
-    assert asked(priors(hand)) == set(MANY[:WAVE])
-    hand.answer(Poll, Polled(0.0, records=[SMALL]), no_fetch=False)
-    assert asked(priors(hand)) == {"a", "b"}
-    assert sorted(sent(hand, 5, 5)) == ["a", "b"]
-    assert asked(priors(hand)) == set(MANY[WAVE : 2 * WAVE])
-    hand.answer(CommitSource, offsets={1: 1})
-
-
 def test_a_piece_is_read_again_that_did_not_count(hand: ByHand) -> None:
     """Because the store is behind what was seen of it."""
     read(hand, LARGE)
