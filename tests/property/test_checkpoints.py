@@ -112,8 +112,7 @@ class Story:
 def test_a_checkpoint_knows_every_kind_of_correction(
     seed: int, size: int, window: int, every: int
 ) -> None:
-    """Also of rounds with other times, weights and ceilings, on ladders that change. The codes are
-    those of another editor of the log, if each repeated id is a duplicate."""
+    """On ladders that change. The codes are those of another editor of the log."""
     rng = random.Random(seed)
     log = edited_by_hand.a_log(rng, size, seeds=True)
     ladders, takes_before = some_ladders(rng, size)
@@ -139,20 +138,17 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     return plain, quick
 
 
-@cases(
-    "correction, begins_at",
-    [
-        (a_correction("round-voided", round_id="r25"), 20),
-        (a_correction("round-voided", round_id="r3"), 0),
-        (a_correction("round-voided", round_id="nowhere"), 20),
-        (a_correction("player-removed", player="nobody"), 20),
-        (a_correction("player-merged", player="nobody", into="a"), 20),
-        (a_correction("player-merged", player="a", into="nobody"), 20),
-        (a_correction("player-removed", player="a", **{"from": day(22)}), 20),
-        (a_correction("player-removed", player="a"), 0),
-        (a_correction("player-merged", player="a", into="b"), 0),
-    ],
-)
+@cases("correction, begins_at", [
+    (a_correction("round-voided", round_id="r25"), 20),
+    (a_correction("round-voided", round_id="r3"), 0),
+    (a_correction("round-voided", round_id="nowhere"), 20),
+    (a_correction("player-removed", player="nobody"), 20),
+    (a_correction("player-merged", player="nobody", into="a"), 20),
+    (a_correction("player-merged", player="a", into="nobody"), 20),
+    (a_correction("player-removed", player="a", **{"from": day(22)}), 20),
+    (a_correction("player-removed", player="a"), 0),
+    (a_correction("player-merged", player="a", into="b"), 0),
+])  # fmt: skip
 def test_a_correction_begins_where_nothing_changes_before(correction: Line, begins_at: int) -> None:
     """At the checkpoint if it is of a later round, else at the log's start."""
     plain, quick = a_story()
@@ -160,18 +156,14 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
     assert quick.begun_at == [begins_at]
 
 
-@cases(
-    "harm, window",
-    [
-        ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("ids", 1000),
-        ("head", 1000), ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5),
-        ("gap", 1000), ("rules", 1000), ("parameters", 1000), ("kernel", 1000), ("limits", 1000),
-        ("corrections", 1000),
-    ],
-)  # fmt: skip
+@cases("harm, window", [
+    ("piece", 1000), ("torn", 1000), ("version", 1000), ("twice", 1000), ("ids", 1000),
+    ("head", 1000), ("text", 1000), ("half", 1000), ("log", 1000), ("log", 0), ("log", 5),
+    ("gap", 1000), ("rules", 1000), ("parameters", 1000), ("kernel", 1000), ("limits", 1000),
+    ("corrections", 1000),
+])  # fmt: skip
 def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str, window: int) -> None:
-    """Whatever becomes of what Redis holds, the outcome is the same. Another log is noticed however
-    few ids are read before the checkpoint, and another kernel though its bits may be the same."""
+    """Whatever becomes of it: another log is noticed, and another kernel with the same bits."""
     plain, quick = a_story(window)
     with pytest.MonkeyPatch.context() as patch:
         spoil(plain, quick, harm, patch)
@@ -252,8 +244,7 @@ def test_a_second_correction_begins_there_too() -> None:
 
 @cases("batched", [False, True])
 def test_work_that_is_done_again_ends_the_same(batched: bool) -> None:
-    """Whoever takes over finds the notes of what was accepted, and does not count them as accepted
-    before."""
+    """Whoever takes over does not count what was just accepted as accepted before."""
     _, story = a_story()
     story.log_context = story.log_context._replace(checkpoint_every=1)
     story.correct(a_correction("round-voided", round_id="r25", batched=batched))
@@ -271,8 +262,7 @@ def test_work_that_is_done_again_ends_the_same(batched: bool) -> None:
 
 
 def test_a_checkpoint_takes_the_place_of_others() -> None:
-    """Of the one at its offset, which knows too few corrections, and of one that nobody has
-    finished."""
+    """Of one at its offset with fewer corrections, and of one that nobody has finished."""
     _, quick = a_story()
     half = checkpoint.CheckpointHead(0, b"", (), (-1, 0), 0, "", 1)
     quick.store.checkpoints["l"][half.name] = checkpoint.encode(half)
@@ -285,8 +275,7 @@ def test_a_checkpoint_takes_the_place_of_others() -> None:
 
 
 def test_a_duel_may_be_later_since_it_was_amended() -> None:
-    """A checkpoint knows the time that a round before it has now. So a removal from a time on that
-    only this round reaches begins before the checkpoint."""
+    """A checkpoint knows its new time, so a removal that reaches it begins before."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
     amended = a_correction(
         "round-amended", round_id="r3", completed_at=day(100),
@@ -319,24 +308,20 @@ def a_seeded_story() -> tuple[Story, Story]:
     return plain, quick
 
 
-@cases(
-    "correction, begins_at, code",
-    [
-        (a_correction("round-voided", round_id="r22"), 2, ""),
-        (a_correction("round-voided", round_id="s1"), 0, ""),
-        (a_correction("round-amended", round_id="s1", standings=[]), 0, "bad-amend"),
-        (a_correction("player-removed", player="y"), 0, "unknown-player"),
-        (a_correction("player-removed", player="y", seed=True), 0, ""),
-        (a_correction("player-removed", player="nobody", seed=True), 2, "unknown-player"),
-        (a_correction("player-removed", player="a", seed=True, **{"from": day(5)}), 2, ""),
-        (a_correction("player-removed", player="a", seed=True, **{"from": day(0)}), 0, ""),
-        (a_correction("player-removed", player="a", **{"from": day(0)}), 0, ""),
-        (a_correction("player-merged", player="y", into="a"), 0, ""),
-    ],
-)  # fmt: skip
+@cases("correction, begins_at, code", [
+    (a_correction("round-voided", round_id="r22"), 2, ""),
+    (a_correction("round-voided", round_id="s1"), 0, ""),
+    (a_correction("round-amended", round_id="s1", standings=[]), 0, "bad-amend"),
+    (a_correction("player-removed", player="y"), 0, "unknown-player"),
+    (a_correction("player-removed", player="y", seed=True), 0, ""),
+    (a_correction("player-removed", player="nobody", seed=True), 2, "unknown-player"),
+    (a_correction("player-removed", player="a", seed=True, **{"from": day(5)}), 2, ""),
+    (a_correction("player-removed", player="a", seed=True, **{"from": day(0)}), 0, ""),
+    (a_correction("player-removed", player="a", **{"from": day(0)}), 0, ""),
+    (a_correction("player-merged", player="y", into="a"), 0, ""),
+])  # fmt: skip
 def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, code: str) -> None:
-    """It knows the ids, players and times of seeds, and its last record is one. It is used where
-    no earlier seed changes."""
+    """It knows their ids, players and times, and is used where no earlier seed changes."""
     plain, quick = a_seeded_story()
     assert quick.correct(correction) == plain.correct(correction)
     assert quick.begun_at == [begins_at]
@@ -356,8 +341,7 @@ def test_a_checkpoint_of_another_seed_is_passed_over() -> None:
 
 
 def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
-    """Its events have the time of the last seed, as those after rounds have that of the last
-    round."""
+    """That of the last seed, as that of the last round after rounds."""
     story = Story(1000, 0)
     for each in SEEDS:
         story.correct(each)
@@ -368,8 +352,7 @@ def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
 
 
 def test_names_of_different_checkpoints_differ() -> None:
-    """A name depends on the place, the rules, the corrections and the log. Writers of one name
-    write the same bytes. So a reader may read a checkpoint while another process writes it."""
+    """By place, rules, corrections and log, so one may be read while another is written."""
     head = checkpoint.CheckpointHead(7, b"rules", ((1, 2),), (5, 99), 0, "", 1)
     others = [
         msgspec.structs.replace(head, **changed)
@@ -432,8 +415,7 @@ def full(story: Story, refuses: Container[int]) -> None:
 @cases("for_ever", [False, True])
 @cases("takes", range(6))
 def test_what_the_store_does_not_take_is_not_left_there(takes: int, for_ever: bool) -> None:
-    """A correction ends as without checkpoints, wherever the store becomes full, for a moment or
-    for ever. Of what was begun nothing is left to take room; what was there before stays."""
+    """A correction ends as without checkpoints; nothing is left of what was begun."""
     plain, quick = a_story()
     before = dict(quick.store.checkpoints["l"])
     full(quick, range(takes, 1000) if for_ever else [takes])

@@ -1,11 +1,9 @@
-"""The edited log: what corrections make of random rounds, beside a file edited by hand. An erased
-player: the renamed log gives the renamed beliefs."""
+"""Random rounds and corrections beside a file edited by hand; and logs without an erased player."""
 
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -14,8 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
-from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.events import RatingChanged, rating_changed_from_json, to_json
+from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations.rewriting import (
     AcceptedRecords,
@@ -24,17 +21,14 @@ from stream_rater.operations.rewriting import (
     Pseudonym,
     changes_merge_order,
 )
-from stream_rater.pipeline.corrections.correction_work import THRESHOLD
-from stream_rater.rating import stages
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts, batches_of, records_of
 from stream_rater.replay.ledger import verdicts_of_log, with_verdicts
 from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.engine import EmbeddedEngine
 from tests import edited_by_hand
 from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
-from tests.rounds import as_json, day, ranked
+from tests.rounds import as_json, ranked
 
 WINDOW = 1000
 
@@ -85,8 +79,7 @@ OTHERS = [
 
 
 def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
-    """A random system, which has a change within so many records, or none; and from which record
-    on its ladder takes no corrections."""
+    """A random system, which may change; and from which record on it takes no corrections."""
     rating, other = rng.choice([*edited_by_hand.SYSTEMS, *OTHERS])
     changes: dict[int, Line] = {}
     takes_before = math.inf
@@ -102,8 +95,7 @@ def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
 
 @given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
 def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
-    """Amended times, weights and ceilings, batches, seasons, duplicates, seeds, resets, and every
-    kind of entry: beliefs are equal to the byte, and every refusal has its code."""
+    """Beliefs are equal to the byte, and every refusal has its code; seeds and resets, too."""
     rng = random.Random(seed)
     log = edited_by_hand.a_log(rng, size, seeds=rng.random() < 0.7)
     ladders, takes_before = some_ladders(rng, size)
@@ -137,41 +129,38 @@ RESET = {
 VOID_SEED = a_correction("round-voided", round_id="s0")
 
 
-@cases(
-    "log, codes",
-    [
-        # two who met only in a seed are merged, and the row under the own name stays
-        ([_seed(0, "a", "b"), a_correction("player-merged", player="a", into="b")], {}),
-        ([_seed(0, "a", "b"), a_correction("player-merged", player="b", into="c")],
-         {1: "unknown-player"}),
-        # the first seed in the edited log counts
-        ([_seed(0, "a"), _seed(1, "b"), a_correction("player-merged", player="a", into="b")], {}),
-        ([_seed(0, "a"), _seed(1, "a", "b"), VOID_SEED], {}),
-        # a void wakes a later seed, and an amendment of an earlier round puts one to sleep
-        ([_duel(0, "a", "b"), _seed(1, "a"), a_correction("round-voided", round_id="r0")], {}),
-        ([_duel(0, "a", "b"), _seed(1, "c"),
-          a_correction("round-amended", round_id="r0", standings=_duel(0, "c", "b")["standings"])],
-         {}),
-        # a removal leaves seeds, unless it says otherwise; then the time of the seed decides
-        ([_seed(0, "a"), _duel(1, "a", "b"), a_correction("player-removed", player="a")], {}),
-        ([_seed(0, "a"), a_correction("player-removed", player="a")], {1: "unknown-player"}),
-        ([_seed(0, "a"), a_correction("player-removed", player="a", seed=True), _seed(2, "a")], {}),
-        ([_seed(5, "a"), _duel(6, "a", "b"), a_correction(
-            "player-removed", player="a", seed=True, **{"from": edited_by_hand.time_of(6)})], {}),
-        # what was voided is known no more, and is not voided twice; nothing can be amended
-        ([_seed(0, "a"), VOID_SEED, a_correction("player-removed", player="a", seed=True)],
-         {2: "unknown-player"}),
-        ([_seed(0, "a"), VOID_SEED, VOID_SEED], {2: "already-voided"}),
-        ([_seed(0, "a"), a_correction("round-amended", round_id="s0", standings=[])],
-         {1: "bad-amend"}),
-        # a reset, its void, and one of somebody who is gone by now
-        ([_duel(0, "a", "b"), RESET, _duel(4, "b", "a")], {}),
-        ([_duel(0, "a", "b"), RESET, a_correction("round-voided", round_id="x1")], {}),
-        ([_seed(0, "b"), RESET, VOID_SEED], {}),
-        ([_duel(0, "a", "b"), RESET, a_correction("player-merged", player="b", into="a")],
-         {2: "bad-merge"}),
-    ],
-)  # fmt: skip
+@cases("log, codes", [
+    # two who met only in a seed are merged, and the row under the own name stays
+    ([_seed(0, "a", "b"), a_correction("player-merged", player="a", into="b")], {}),
+    ([_seed(0, "a", "b"), a_correction("player-merged", player="b", into="c")],
+     {1: "unknown-player"}),
+    # the first seed in the edited log counts
+    ([_seed(0, "a"), _seed(1, "b"), a_correction("player-merged", player="a", into="b")], {}),
+    ([_seed(0, "a"), _seed(1, "a", "b"), VOID_SEED], {}),
+    # a void wakes a later seed, and an amendment of an earlier round puts one to sleep
+    ([_duel(0, "a", "b"), _seed(1, "a"), a_correction("round-voided", round_id="r0")], {}),
+    ([_duel(0, "a", "b"), _seed(1, "c"),
+      a_correction("round-amended", round_id="r0", standings=_duel(0, "c", "b")["standings"])],
+     {}),
+    # a removal leaves seeds, unless it says otherwise; then the time of the seed decides
+    ([_seed(0, "a"), _duel(1, "a", "b"), a_correction("player-removed", player="a")], {}),
+    ([_seed(0, "a"), a_correction("player-removed", player="a")], {1: "unknown-player"}),
+    ([_seed(0, "a"), a_correction("player-removed", player="a", seed=True), _seed(2, "a")], {}),
+    ([_seed(5, "a"), _duel(6, "a", "b"), a_correction(
+        "player-removed", player="a", seed=True, **{"from": edited_by_hand.time_of(6)})], {}),
+    # what was voided is known no more, and is not voided twice; nothing can be amended
+    ([_seed(0, "a"), VOID_SEED, a_correction("player-removed", player="a", seed=True)],
+     {2: "unknown-player"}),
+    ([_seed(0, "a"), VOID_SEED, VOID_SEED], {2: "already-voided"}),
+    ([_seed(0, "a"), a_correction("round-amended", round_id="s0", standings=[])],
+     {1: "bad-amend"}),
+    # a reset, its void, and one of somebody who is gone by now
+    ([_duel(0, "a", "b"), RESET, _duel(4, "b", "a")], {}),
+    ([_duel(0, "a", "b"), RESET, a_correction("round-voided", round_id="x1")], {}),
+    ([_seed(0, "b"), RESET, VOID_SEED], {}),
+    ([_duel(0, "a", "b"), RESET, a_correction("player-merged", player="b", into="a")],
+     {2: "bad-merge"}),
+])  # fmt: skip
 def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) -> None:
     """As another editor has it, and the codes are as expected."""
     due, by_hand = edited_by_hand.edited(log, math.inf)
@@ -183,82 +172,11 @@ def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) 
 
 # --- published differences add up to the rating, however often the past is corrected --------------
 
-CROWD = [f"p{number}" for number in range(20)]
-
-
-def a_season(rng: random.Random, rounds: int, corrections: int) -> Iterator[Line]:
-    """Rounds with corrections after every 20 of them: a wave that is applied together, then a
-    single one."""
-    for number in range(rounds):
-        yield {"round_id": f"r{number}", "completed_at": day(number), "standings": _few(rng)}
-        if number % 20 == 19:
-            for _ in range(20 * corrections // rounds):
-                yield {**_a_late_correction(rng, number), "batched": True}
-            yield {"event_type": "corrections-applied"}
-            yield _a_late_correction(rng, number)
-
-
-def _few(rng: random.Random) -> list[Line]:
-    players = rng.sample(CROWD, rng.randint(2, 5))
-    return [{"rank": rng.randint(1, 3), "player": each} for each in players]
-
-
-def _a_late_correction(rng: random.Random, number: int) -> Line:
-    """Mostly of a recent round, and nearly always one that is accepted."""
-    recent = f"r{rng.randrange(max(0, number - rng.choice([20, 300])), number + 1)}"
-    amended = {"event_type": "round-amended", "round_id": recent, "standings": _few(rng)}
-    if rng.random() < 0.1:  # so small a change that no event is published
-        return {**amended, "weight": 0.999}
-    if rng.random() < 0.15:
-        first = rng.randrange(number)
-        return {
-            "event_type": "player-removed", "player": rng.choice(CROWD[:4]),
-            "from": day(first), "until": day(first + 2),
-        }  # fmt: skip
-    return {"event_type": "round-voided", "round_id": recent} if rng.random() < 0.1 else amended
-
-
-@pytest.mark.parametrize(
-    ("rounds", "corrections"), [(60, 150), pytest.param(300, 1000, marks=pytest.mark.slow)]
-)
-def test_all_differences_add_up_to_the_rating(rounds: int, corrections: int) -> None:
-    """This holds for every player after a season with many corrections. The last published
-    rating is the rating that the corrected log gives, within the threshold of an event."""
-    engine = EmbeddedEngine(checkpoint_every=20)
-    for line in a_season(random.Random(7), rounds, corrections):
-        kind = line.pop("event_type", "")
-        headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
-        value = json.dumps({"ladder": "l", **line}).encode()
-        engine.log.submit(0, value, headers, received_s=1.8e9, key=b"l")
-        engine.settle()
-    accepted = engine.log.read().corrections["l"]
-    assert len(accepted) >= 0.9 * corrections
-    events_of: dict[str, list[RatingChanged]] = {}
-    for published in engine.log.changed:
-        for event in map(rating_changed_from_json, (each.value for each in published)):
-            events_of.setdefault(event.player, []).append(event)
-    corrected = [each for some in events_of.values() for each in some if each.correction]
-    assert len(corrected) > corrections / 5
-    replay, _ = rated(engine.log.rounds[0], window=100_000)
-    pool = replay.pools["l"]
-    rule = stages.rule_of(pool.rating)
-    shown = {player: float(rule.rating(each["mu"], each["sigma"])) for player, each in pool}
-    start = events_of["p0"][0].previous_rating
-    for player, events in events_of.items():
-        assert events[0].previous_rating == start
-        for before, after in pairwise(events):
-            assert (after.previous_mu, after.previous_sigma) == (before.mu, before.sigma)
-        gained = sum(each.rating - each.previous_rating for each in events)
-        assert start + gained == pytest.approx(events[-1].rating, abs=1e-6)
-        assert abs(events[-1].rating - shown.get(player, start)) < THRESHOLD
-
-
 # --- an erased player -----------------------------------------------------------------------------
 
 
 def a_file(rng: random.Random, size: int, *, seeds: bool = False) -> list[bytes]:
-    """Random rounds and corrections; some lines are none, and some rounds are reported twice. With
-    `seeds`, there are seeds and resets, too."""
+    """A random log, of which some lines are none, and some rounds are reported twice."""
     lines = as_lines(edited_by_hand.a_log(rng, size, seeds=seeds))
     for _ in range(size // 4):
         line = rng.choice((rng.choice(lines), b'"a b c d e f"', b'{"ladder":"l"}'))
@@ -329,8 +247,7 @@ def merged_accounts() -> list[Record]:
 
 @cases("name, same", [("az", True), ("c", False)])
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
-    """A pseudonym that changes the order of merged accounts would change ratings. It is
-    reported."""
+    """A pseudonym that changes their order would change ratings: it is reported."""
     old, to = merged_accounts(), Pseudonym("ann", name)
     new, mentions = rewritten(old, to)
     assert mentions.verdicts is not None and mentions.named == {"round": 2, "correction": 1}

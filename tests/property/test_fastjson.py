@@ -9,14 +9,12 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater.columns.ranges import bounds
-from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.seats import is_seat, seat_code, seat_name
 from stream_rater.rounds import fallback
 from stream_rater.rounds.batch import BAD_SEAT
-from stream_rater.rounds.fastjson import runs, scan
+from stream_rater.rounds.fastjson import scan
 from stream_rater.rounds.validation import Invalid
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
@@ -156,40 +154,37 @@ def second(entry: str) -> bytes:
     return USUAL.replace(b'{"player":"p1","rank":2}', entry.encode())
 
 
-@cases(
-    "entry",
-    [
-        '{"rank":2,"player":"b"}', '{"player":"b","rank":2,}', '{"player":"b" "rank":2}',
-        '{"player":"b","rank":02}', '{"player":"b","rank":+2}', '{"player":"b","rank":2.0}',
-        '{"player":"b","rank":2e0}', '{"player":"b","rank":2147483647}', '{"player":"b","rank":}',
-        '{"player":"b","rank":"2"}', '{"player":"\\u0062","rank":2}', '{"player":"b"}', "null",
-        '{"player":"b","rank":2', '"player":"b","rank":2}', "{}", "", '{"Player":"b","rank":2}',
-        '{"player":b,"rank":2}', '{"player":"b","dnf":false}', '{"player":"b","dnf":True}',
-        '{"player":"b","rank":2,"dnf":true}', '{"player":"b","dnf":true,"rank":2}',
-        '{"team":[],"rank":2}', '{"team":["b",],"rank":2}', '{"team":["b" "c"],"rank":2}',
-        '{"team":["b"],"player":"c","rank":2}', '{"team":["b"],"rank":2,"shares":[1,1]}',
-        '{"team":["b","c"],"rank":2,"shares":[1]}', '{"team":["b"],"shares":[],"rank":2}',
-        '{"team":["b"],"shares":[01],"rank":2}', '{"team":["b"],"shares":[1.],"rank":2}',
-        '{"team":["b"],"shares":[.5],"rank":2}', '{"team":["b"],"shares":[5e-1],"rank":2}',
-        '{"team":["b"],"shares":[1],"rank":2,"shares":[1]}', '{"player":"b","rank":2,"team":null}',
-        '{"team":["b"],"shares":null,"rank":2}',
-        '{"team":["b"],"shares":[0.1234567890123456],"rank":2}', '{"team":"b","rank":2}',
-        '{"player":"b","rank":2,"seat":null}', '{"player":"b","rank":2,"seat":1}',
-        '{"player":"b","rank":2,"seat":"h\\u006fme"}', '{"player":"b","rank":2,"seat":"home}',
-        '{"player":"b","seat":"home"}', '{"player":"b","seat":"home"},"rank":2}',
-        '{"player":"b","seat":"home" "rank":2}', '{"player":"b","rank":2,"seat":"a","seat":"a"}',
-        '{"player":"b","seat":"a","rank":2,"seat":"a"}', '{"player":"b","rank":2,"side":"a"}',
-        '{"player":"b","rank":2,"seat":"a",}', '{"player":"b","rank":2,"seat":"a"',
-        '{"player":"b","rank":2,"score":null}', '{"player":"b","rank":2,"score":"4"}',
-        '{"player":"b","rank":2,"score":04}', '{"player":"b","rank":2,"score":4.}',
-        '{"player":"b","rank":2,"score":.5}', '{"player":"b","rank":2,"score":+4}',
-        '{"player":"b","rank":2,"score":-}', '{"player":"b","rank":2,"score":-01}',
-        '{"player":"b","rank":2,"score":4e1}', '{"player":"b","rank":2,"score":4.5.5}',
-        '{"player":"b","rank":2,"score":1234567890123456}', '{"player":"b","rank":2,"score":}',
-        '{"player":"b","rank":2,"score":12345678.12345678}', '{"player":"b","rank":2,"score":true}',
-        '{"player":"b","rank":2,"score":1,"score":1}', '{"player":"b","rank":2,"score":4',
-    ],
-)  # fmt: skip
+@cases("entry", [
+    '{"rank":2,"player":"b"}', '{"player":"b","rank":2,}', '{"player":"b" "rank":2}',
+    '{"player":"b","rank":02}', '{"player":"b","rank":+2}', '{"player":"b","rank":2.0}',
+    '{"player":"b","rank":2e0}', '{"player":"b","rank":2147483647}', '{"player":"b","rank":}',
+    '{"player":"b","rank":"2"}', '{"player":"\\u0062","rank":2}', '{"player":"b"}', "null",
+    '{"player":"b","rank":2', '"player":"b","rank":2}', "{}", "", '{"Player":"b","rank":2}',
+    '{"player":b,"rank":2}', '{"player":"b","dnf":false}', '{"player":"b","dnf":True}',
+    '{"player":"b","rank":2,"dnf":true}', '{"player":"b","dnf":true,"rank":2}',
+    '{"team":[],"rank":2}', '{"team":["b",],"rank":2}', '{"team":["b" "c"],"rank":2}',
+    '{"team":["b"],"player":"c","rank":2}', '{"team":["b"],"rank":2,"shares":[1,1]}',
+    '{"team":["b","c"],"rank":2,"shares":[1]}', '{"team":["b"],"shares":[],"rank":2}',
+    '{"team":["b"],"shares":[01],"rank":2}', '{"team":["b"],"shares":[1.],"rank":2}',
+    '{"team":["b"],"shares":[.5],"rank":2}', '{"team":["b"],"shares":[5e-1],"rank":2}',
+    '{"team":["b"],"shares":[1],"rank":2,"shares":[1]}', '{"player":"b","rank":2,"team":null}',
+    '{"team":["b"],"shares":null,"rank":2}',
+    '{"team":["b"],"shares":[0.1234567890123456],"rank":2}', '{"team":"b","rank":2}',
+    '{"player":"b","rank":2,"seat":null}', '{"player":"b","rank":2,"seat":1}',
+    '{"player":"b","rank":2,"seat":"h\\u006fme"}', '{"player":"b","rank":2,"seat":"home}',
+    '{"player":"b","seat":"home"}', '{"player":"b","seat":"home"},"rank":2}',
+    '{"player":"b","seat":"home" "rank":2}', '{"player":"b","rank":2,"seat":"a","seat":"a"}',
+    '{"player":"b","seat":"a","rank":2,"seat":"a"}', '{"player":"b","rank":2,"side":"a"}',
+    '{"player":"b","rank":2,"seat":"a",}', '{"player":"b","rank":2,"seat":"a"',
+    '{"player":"b","rank":2,"score":null}', '{"player":"b","rank":2,"score":"4"}',
+    '{"player":"b","rank":2,"score":04}', '{"player":"b","rank":2,"score":4.}',
+    '{"player":"b","rank":2,"score":.5}', '{"player":"b","rank":2,"score":+4}',
+    '{"player":"b","rank":2,"score":-}', '{"player":"b","rank":2,"score":-01}',
+    '{"player":"b","rank":2,"score":4e1}', '{"player":"b","rank":2,"score":4.5.5}',
+    '{"player":"b","rank":2,"score":1234567890123456}', '{"player":"b","rank":2,"score":}',
+    '{"player":"b","rank":2,"score":12345678.12345678}', '{"player":"b","rank":2,"score":true}',
+    '{"player":"b","rank":2,"score":1,"score":1}', '{"player":"b","rank":2,"score":4',
+])  # fmt: skip
 def test_every_other_entry_is_left_to_msgspec(entry: str) -> None:
     """Where usual ones are taken."""
     assert not check(second(entry))
@@ -271,41 +266,6 @@ def test_a_team_is_one_level_deeper() -> None:
     for team in (TEAM, {"player": "a", "rank": 1, "shares": [1]}):
         data = as_json({"player": "b", "rank": 1}, team)
         assert check(data, 4) and taken([data], 3) == [False]
-
-
-FEW_ENTRIES = st.lists(st.integers(0, 9), max_size=5)
-
-
-@given(st.lists(st.tuples(FEW_ENTRIES, st.booleans(), NAMES), max_size=6), st.integers(1, 600))
-def test_rounds_scanned_together_are_as_alone(
-    reported: list[tuple[list[Any], bool, str]], at_once: int
-) -> None:
-    """Each as if no other were there, cut off in the midst of it or not, wherever a call ends."""
-    data = []
-    for ranks, whole, name in reported:
-        entries: list[Any] = [{"player": f"{name}{i % 3}", "rank": r} for i, r in enumerate(ranks)]
-        entries[1:2] = [{**TEAM, "team": [name, "z"]}]
-        if len(ranks) > 3:
-            entries[3] |= {"seat": "home", "score": ranks[3]}
-        each = json.dumps(rounds(entries), ensure_ascii=False).encode()
-        data.append(each if whole else each[: each.rindex(b"}") - 2])
-    for some in runs(data, at_once):
-        together, is_taken = scan(some, DEPTH)
-        entry_starts, starts = bounds(together.entries), bounds(together.sizes)
-        assert [alone for each in some for alone in taken([each])] == is_taken.tolist()
-        for i, number in enumerate(np.flatnonzero(is_taken).tolist()):
-            alone, _ = scan([some[number]], DEPTH)
-            assert alone.heads == [together.heads[i]]
-            assert alone.unknown.tolist() == [together.unknown[i]]
-            entries_, players = slice(*entry_starts[i : i + 2]), slice(*starts[i : i + 2])
-            assert alone.place.tolist() == together.place[entries_].tolist()
-            assert alone.members.tolist() == together.members[entries_].tolist()
-            assert alone.share.tolist() == together.share[players].tolist()
-            for one, many in ((alone.seat, together.seat), (alone.score, together.score)):
-                assert not len(one) or one.tobytes() == many[entries_].tobytes()
-            names = together.names.slice(players.start, players.stop)
-            assert alone.names.texts() == names.texts()
-            assert names.hashes.tolist() == StringColumn.of(names.texts()).hashes.tolist()
 
 
 IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"standings":LIST}'

@@ -1,5 +1,4 @@
-"""The index beside `entries`, which defines its contents: random events, erasures, sweeps, other
-views, and restarts after a close as after a kill."""
+"""The index beside `entries`, its definition: random events, erasures, sweeps, views, restarts."""
 
 import random
 from pathlib import Path

@@ -1,11 +1,7 @@
-"""Sides of any size, and seats: facts that hold at any level of the pool, for all systems, with
-newcomers among veterans, members who played a part of the round, and some who hardly played.
+"""Sides of any size, and seats: facts at any level of the pool, for all systems.
 
-The bounds and identities are those of the mathematics, each beside its derivation. With A and B the
-sums of shares of two sides, N the sum of all shares, and L the level of those present, the means of
-the two sides differ by
-
-    D = sum over A of s (mu - L) - sum over B of s (mu - L).
+With A and B the sums of shares of two sides, N the sum of all shares, and L the level of those
+present, the means differ by D = sum over A of s (mu - L) - sum over B of s (mu - L).
 """
 
 import math
@@ -161,8 +157,7 @@ def lineups(sizes: st.SearchStrategy[Sizes], **given_: bool) -> st.SearchStrateg
 def test_equals_are_even_at_any_level(
     config: RatingConfig, found: Lineup, level: float, played: int
 ) -> None:
-    """The means of all sides are the same: a player of the level adds nothing to a side. Among two
-    sides each wins as often."""
+    """A player of the level adds nothing to a side. Of two sides each wins as often."""
     n = len(found.mu)
     equal = found._replace(mu=np.full(n, level), rounds=np.full(n, played))
     means = equal.means(config)
@@ -223,8 +218,7 @@ def test_sides_with_their_seats_mirror(config: RatingConfig, found: Lineup) -> N
 
 @in_all_systems(sides=lineups(two, seats=True))
 def test_equal_sides_change_chances_with_seats(config: RatingConfig, sides: Lineup) -> None:
-    """Among equals, the side that has the other's seat has the other's chances, and the seat with
-    more points wins more."""
+    """With the other's seat a side has its chances; the seat with more points wins more."""
     found = sides._replace(mu=np.full(len(sides.mu), 1700.0), rounds=np.full(len(sides.mu), 9))
     swapped = found._replace(shift=found.shift[::-1].copy())
     one, other = found.chances(config), swapped.chances(config)
@@ -236,8 +230,7 @@ def test_equal_sides_change_chances_with_seats(config: RatingConfig, sides: Line
 
 @in_all_systems(found=lineups(two, veterans=False, seats=True))
 def test_a_win_never_costs(config: RatingConfig, found: Lineup) -> None:
-    """With seats, shares, newcomers and sides of different sizes, no winner's mu falls and no
-    loser's rises. Of Elo-MMR and Elo-R: no winner's performance is below mu."""
+    """No winner's mu falls, no loser's rises; by Elo-MMR and Elo-R, no performance crosses mu."""
     began, evidence = found.rated(config)
     if isinstance(config, PlacingNewcomers) and config.places_newcomers:
         assert np.isnan(evidence[found.rounds > 0, 3]).all()
@@ -249,8 +242,7 @@ def test_a_win_never_costs(config: RatingConfig, found: Lineup) -> None:
 @example(found=lineup((1, 5), 0), by=570.0)
 @in_all_systems(found=lineups(some, seats=True), by=st.floats(-2000.0, 2000.0))
 def test_moving_the_pool_moves_the_results(config: RatingConfig, found: Lineup, by: float) -> None:
-    """Of veterans, by as much: the performances of players and the new mu. The performance of a
-    side is a sum, so it moves by the sum of its shares times as much. The chances stay."""
+    """By as much, for a side by its shares' sum times as much; and the chances stay."""
     if isinstance(config, Topcoder):
         return  # its weights are others from 2000 points on
     moved = found._replace(mu=found.mu + by)
@@ -270,8 +262,7 @@ def test_moving_the_pool_moves_the_results(config: RatingConfig, found: Lineup, 
 @settings(max_examples=10, deadline=None)
 @cases("config", SYSTEMS, tag)
 def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, seed: int) -> None:
-    """The system rates the very wave. A sum that is rounded differs from an equal one by less than
-    EVEN of it, as 0.1 + 0.2 + 0.7 from 1."""
+    """The system rates the very wave; 0.1 + 0.2 + 0.7 counts as 1."""
     config, found = by_mu_alone(config), lineup((size, size), seed)
     even = found._replace(share=np.tile(found.share[:size], 2))
     assert levels.moves_of(config, even.wave()) is None
@@ -291,8 +282,7 @@ def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, 
 def test_n_newcomers_and_m_newcomers_are_level(
     config: RatingConfig, sizes: Sizes, seed: int
 ) -> None:
-    """However many they are and whatever part each played; if the system places them, the shares of
-    a side must make one player at least."""
+    """Whatever part each played, if a side's shares make one player at least."""
     n = sum(sizes)
     share = np.random.default_rng(seed).uniform(0.1, 1.0, n)
     share[0] = share[-1] = 1.0
@@ -312,8 +302,7 @@ def of_these(config: RatingConfig, sizes: Sizes, share: Floats, mu: Floats, roun
 def test_a_member_who_hardly_played_changes_nothing(
     config: RatingConfig, sizes: Sizes, new: bool, seed: int
 ) -> None:
-    """The predictions stay the same, and so do the performances or ratings of the others after
-    the round."""
+    """Neither predictions nor the others' performances or ratings after the round."""
     rng, n = np.random.default_rng(seed), sum(sizes)
     # a veteran sets the field level of newcomers, whatever share the veteran has
     rounds = rng.integers(0, 2, n) if new else np.ones(n, np.int64)
@@ -338,8 +327,7 @@ def test_a_member_who_hardly_played_changes_nothing(
 @cases("config", PLACING, tag)
 @cases("sizes", [(1, 1), (2, 1), (1, 5), (5, 5), (3, 6)])
 def test_newcomers_rise_with_a_victory(config: RatingConfig, sizes: Sizes) -> None:
-    """From where the round began, which is the mu before it; teams of any size, and symmetric: the
-    sums of both sides begin level."""
+    """From where the round began; the sums of both sides begin level."""
     pool = Pool(Ladder(rating=config))
     teams = [[f"{side}{i}" for i in range(size)] for side, size in zip("ab", sizes, strict=True)]
     pool.rate(

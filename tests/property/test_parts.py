@@ -1,5 +1,4 @@
-"""Parts read many at once are what the decoder makes of each, or are left to it. A convoy does to
-its shards what its rows do one by one: the same records, events and flags."""
+"""Parts read at once are what the decoder makes of each; a convoy is what its rows are alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -128,8 +127,7 @@ def test_longest_forms() -> None:
 @example(MESSAGES[0], b"00", MESSAGES[0].index(b"00-0"), 2)
 @example(MESSAGES[0], b"\xcf" + b"\xff" * 8, 1 + MESSAGES[0].index(b"\x97\x07"), 1)
 def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
-    """Whatever is read of it is what the decoder reads, in any company, which is read all the same;
-    and what the decoder refuses is not read."""
+    """What is read of it is what the decoder reads; what that refuses is not read."""
     at %= len(message)
     damaged = message[:at] + noise + message[at + size :]
     before, view, after = decoder.read_all([MESSAGES[1], damaged, MESSAGES[3]])
@@ -157,24 +155,21 @@ def changed(index: int, value: Any) -> bytes:
     return msgspec.msgpack.encode(elements)
 
 
-@cases(
-    "message",
-    [
-        changed(VERSION, lambda _: 2),
-        changed(RULES, lambda rules: rules[:1]),
-        changed(RULES, lambda rules: rules[0]),
-        changed(ROUNDS, lambda rounds: rounds[:2]),
-        changed(ROUNDS, lambda rounds: [[each[0], -1, *each[2:]] for each in rounds]),
-        changed(ROUND_INDEX, lambda _: np.array([0, 0, 1, 2, 3], "<i4").tobytes()),
-        changed(ROUND_INDEX, lambda _: np.array([0, 0, -1, 2, 2], "<i4").tobytes()),
-        changed(ROUND_INDEX, lambda column: column[:-1]),
-        changed(PLACE, lambda column: column + b"0000"),
-        changed(EVIDENCE, lambda column: column[:-24]),
-        changed(PLAYERS, lambda players: players[:-1]),
-        MESSAGES[0] + b"\x00",
-        MESSAGES[0][:-1],
-    ],
-)
+@cases("message", [
+    changed(VERSION, lambda _: 2),
+    changed(RULES, lambda rules: rules[:1]),
+    changed(RULES, lambda rules: rules[0]),
+    changed(ROUNDS, lambda rounds: rounds[:2]),
+    changed(ROUNDS, lambda rounds: [[each[0], -1, *each[2:]] for each in rounds]),
+    changed(ROUND_INDEX, lambda _: np.array([0, 0, 1, 2, 3], "<i4").tobytes()),
+    changed(ROUND_INDEX, lambda _: np.array([0, 0, -1, 2, 2], "<i4").tobytes()),
+    changed(ROUND_INDEX, lambda column: column[:-1]),
+    changed(PLACE, lambda column: column + b"0000"),
+    changed(EVIDENCE, lambda column: column[:-24]),
+    changed(PLAYERS, lambda players: players[:-1]),
+    MESSAGES[0] + b"\x00",
+    MESSAGES[0][:-1],
+])  # fmt: skip
 def test_what_does_not_fit_together(message: bytes) -> None:
     """Is not read, but left to the decoder, which refuses it."""
     assert decoder.read_all([message, MESSAGES[1]])[0] is None
@@ -364,8 +359,7 @@ def convoy_of(
 
 @given(st.dictionaries(st.integers(0, 9), batches, min_size=1, max_size=4), st.data())
 def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.DataObject) -> None:
-    """A batch gives the same beliefs and events as its rows one by one. This holds for all laws,
-    newcomers, stale rows, shards and parts. The events built again are the same, too."""
+    """The same beliefs and events, also built again: all laws, newcomers, stale rows, shards."""
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
     asked = {s: list(roster) for s, roster in batch.players.items()}

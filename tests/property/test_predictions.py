@@ -75,10 +75,7 @@ def lineups(draw: st.DrawFn) -> Lineup:
 
 @given(lineups(), st.randoms(use_true_random=False))
 def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
-    """Of each side, of a draw and of each pair: from 0 to 1. All sides' add up to 1, with a draw's.
-    Only a system with a width of draws has any. Ranks add up to those of a round without ties; who
-    wins for certain has the first. Of two sides the pair is all: the integral and the distribution
-    of the difference agree. And the order of the sides means nothing."""
+    """They and ranks add up; of two sides the pair is all; the order of the sides means nothing."""
     found, sides = forecast(some.performances), len(some.sizes)
     assert found.win.min() >= 0.0 and found.win.max() <= 1.0 and 0.0 <= found.draw <= 1.0
     assert found.win.sum() + found.draw == pytest.approx(1.0, abs=ROUNDING)
@@ -112,9 +109,7 @@ def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
 @settings(max_examples=60)
 @given(lineups(), st.floats(1.0, 500.0), st.randoms(use_true_random=False))
 def test_who_is_better_wins_more(some: Lineup, more: float, random: Any) -> None:
-    """A greater mu of one member makes the side's chances no worse, and no other's better. Where
-    there are draws and upsets, the others may share in the upsets of rounds that are no longer
-    drawn."""
+    """And no other does, but for upsets of rounds that are no longer drawn."""
     player = random.randrange(len(some.mu))
     side = int(np.repeat(np.arange(len(some.sizes)), some.sizes)[player])
     mu = some.mu.copy()
@@ -165,8 +160,7 @@ def predicted(gap: float, sigma: float, width: float, upset: float) -> tuple[flo
 def test_a_greater_lead_wins_more(
     gap: float, more: float, sigma: float, width: float, upset: float
 ) -> None:
-    """Of what is decided, and it loses less: an upset can also befall a round that the other lead
-    would have drawn. A draw is less likely, the further the sides are apart."""
+    """Of what is decided, and loses less. A draw is less likely, the further apart they are."""
     one, other = (predicted(each, sigma, width, upset) for each in (gap, gap + more))
     assert one[0] * (1.0 - other[1]) <= other[0] * (1.0 - one[1]) + ROUNDING
     assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - ROUNDING
@@ -205,8 +199,7 @@ def test_upsets_in_a_round_of_many_sides(
 def test_what_is_scored_is_what_is_predicted(
     gap: float, sigma: float, width: float, upset: float, outcome: str
 ) -> None:
-    """The log loss and the Brier score of a pair are those of its predicted outcomes. A width of 0
-    has two outcomes."""
+    """By log loss and Brier score of a pair. A width of 0 has two outcomes."""
     given_ = np.array([1, 2], np.int32), np.array([gap, 0.0]), np.full(2, sigma**2)
     two = accuracy.pair_scores(*given_, upset)
     three = accuracy.pair_scores_with_draws(*given_, 0.0, upset)

@@ -1,12 +1,7 @@
-"""Random seasons of rounds. The fast kernels of Elo-MMR and Elo-R give what readable oracles give.
+"""Random seasons: kernels equal oracles, ratings have no zero and no unit (4.2), all are finite.
 
-Ratings are on an interval scale (section 4.2), so its zero and its unit are a matter of taste. Move
-all ratings by as much, or count in another unit, and a season comes out moved or in that unit.
-
-And whatever a valid round and valid parameters are, every system's evidence is a finite number.
-Ratings lie up to 60 initial sigmas from the initial one: a seed may give 30, and players may move
-on from there. Kerby's systems have no such bound, because their steps have none, so they are given
-all that a record can hold.
+Ratings lie up to 60 initial sigmas from the initial one: a seed may give 30, and players move on.
+Kerby's systems, whose steps have no bound, are given all that a record can hold.
 """
 
 import math
@@ -210,18 +205,6 @@ def history(
         yield np.array([(found[name], *after[name]) for name in sorted(found)])
 
 
-@given(season=finished, by=st.floats(-5000.0, 5000.0))
-@settings(max_examples=15)
-@cases("config", UNROUNDED, type)
-def test_moving_all_ratings(config: RatingConfig, season: Season, by: float) -> None:
-    """Another initial rating moves every performance and mu by as much, and no sigma."""
-    moved = msgspec.structs.replace(config, initial_mu=config.initial_mu + by)
-    after = history(moved, season, lambda points: points + by)
-    for expected, actual in zip(history(config, season), after, strict=True):
-        there = expected + np.array([by, by, 0.0])
-        assert there == pytest.approx(actual, rel=0, abs=left_open(config))
-
-
 def left_open(config: RatingConfig) -> float:
     return {TrueSkill: SWEEPS, TwoMoment: COLUMNS}.get(type(config), POINTS)
 
@@ -242,23 +225,6 @@ def test_another_unit(config: RatingConfig, season: Season, unit: float) -> None
     after = history(scaled(config, unit), season, lambda points: points * unit)
     for expected, actual in zip(history(config, season), after, strict=True):
         assert expected * unit == pytest.approx(actual, rel=0, abs=left_open(config) * unit)
-
-
-@given(season=finished, random=st.randoms(use_true_random=False))
-@settings(max_examples=15)
-@cases("config", [*EVOLVING, UNROUNDED[-1]], type)
-def test_the_order_of_the_list_does_not_matter(
-    config: RatingConfig, season: Season, random: Any
-) -> None:
-    """A season whose lists are shuffled ends the same, but for sums in another order."""
-    shuffled = []
-    for each in season:
-        both = list(zip(each["names"], each["places"], strict=True))
-        names, places = zip(*random.sample(both, len(both)), strict=True)
-        shuffled.append({**each, "names": names, "places": places})
-    after = history(config, shuffled)
-    for expected, actual in zip(history(config, season), after, strict=True):
-        assert expected == pytest.approx(actual, rel=0, abs=left_open(config))
 
 
 # --- every number is finite -----------------------------------------------------------------------
@@ -295,8 +261,7 @@ def parameters(name: str, rng: np.random.Generator) -> RatingConfig:
 
 
 def a_round(config: RatingConfig, rng: np.random.Generator) -> Wave:
-    """A valid round, however uneven: weights from the least number to `max_weight`, ties, entries
-    that did not finish, teams with shares of next to nothing."""
+    """A valid round, however uneven: any weight, ties, unfinished entries, hardly any shares."""
     most = 9 if isinstance(config, EloMMR | EloR) else 40  # their tables may take gigabytes
     sides = int(rng.choice([2, 3, 5, 9, most]))
     members = rng.integers(1, 4, sides) if rng.random() < 0.4 else np.ones(sides, np.int64)
@@ -363,8 +328,7 @@ def test_large_rounds_too_wide_for_a_table(name: str) -> None:
 
 
 def test_steps_converge_where_the_docstring_says() -> None:
-    """rate * weight / scale: below 2 the same result again and again comes to rest at the ratings
-    that make it the most likely, and beyond 2 the gap grows."""
+    """rate * weight / scale: below 2 the same result comes to rest, beyond 2 the gap grows."""
 
     def gap_after(ratio: float) -> float:
         config = Thurstone(learning_rate=ratio * 174.0, scale=174.0, initial_mu=0.0)

@@ -1,5 +1,4 @@
-"""Logs with seeds and resets. A rebuild finds each player as of the player's cut-off, on any number
-of cores; in `evaluation`, seeds are applied and never scored."""
+"""Logs with seeds: rebuilt as of each player's cut-off, on any cores; applied, never scored."""
 
 import random
 from collections.abc import Sequence
@@ -99,9 +98,7 @@ def a_log(rng: random.Random, size: int) -> list[Record]:
 def test_each_player_as_of_the_own_cutoff(
     seed: int, size: int, at_once: int, players: int, cores: int
 ) -> None:
-    """As if the replay had ended there, however many records are fed and rated together, and on how
-    many cores. The corrections of the whole log edit its seeds and resets as they edit its
-    rounds."""
+    """As if the replay had ended there, however it is fed, with the whole log's corrections."""
     rng = random.Random(seed)
     log, (ladders, _) = a_log(rng, size), some_ladders(rng, size)
     verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
@@ -129,8 +126,7 @@ GIVEN = [
 
 
 def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
-    """The last part of a veteran is of a seed that changed nothing. The rebuilt belief still names
-    the round, as the one that workers write does."""
+    """A veteran's last part is of a seed without effect, and the belief still names the round."""
     refused = a_correction("round-voided", round_id="nowhere")
     log = records([*GIVEN[:4], refused])
     cutoff = cutoff_of({"c": 2}, len(log))
@@ -144,9 +140,7 @@ def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
 
 @cases("published", [LastPublished(1, 1512.0, 170.0), None])
 def test_a_correction_in_progress_that_reached_a_player(published: LastPublished | None) -> None:
-    """No correction of the ladder is applied yet, but the store has the corrected belief of one
-    player. The rebuilt belief says what was last published: the last event's values, or the initial
-    ones if there was no event."""
+    """The rebuilt belief has what was last published, or the initial values."""
     voided = a_correction("round-voided", round_id="r1")
     log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
     whole = verdicts_of_log(lambda: iter(log), LADDERS, WINDOW)
@@ -201,8 +195,7 @@ def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
 
 
 def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeds that follow each other are applied together, whatever the number of their records. A
-    round between them separates only its own players."""
+    """Of any number of records. A round between them separates only its own players."""
     calls = list[int]()
     log = records([
         *(a_seed(i, *(f"p{i}-{k}" for k in range(40))) for i in range(10)),
@@ -329,8 +322,7 @@ def believed(
 def test_beliefs_are_those_of_a_replay(
     seed: int, size: int, block: int, config: RatingConfig
 ) -> None:
-    """However many rounds are read together, and if each round is a session of its own. Each round
-    is scored, and nothing else is."""
+    """However rounds are read. Each round is scored, and nothing else is."""
     log = without_seasons(random.Random(seed), size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stream_rater.evaluation.season.BLOCK_BYTES", block)
@@ -342,8 +334,7 @@ def test_beliefs_are_those_of_a_replay(
 
 
 def test_the_first_round_of_a_seeded_player_is_predicted_by_the_seed() -> None:
-    """With its mu, its sigma and its number of rounds; also where a system counts the rounds by
-    itself."""
+    """With its mu, sigma and rounds; also where a system counts the rounds by itself."""
     found, _ = sessions([a_seed(0, "a", mu=1700.0, sigma=90.0, rounds=7), a_round(1, "a", "b")])
     for config in (CONFIG, structs.replace(CONFIG, skip_all_tied=True)):
         ((_, _, wave),) = list(Contender(config).rate(found))

@@ -1,8 +1,6 @@
-"""What is shown follows the result: a victory does not lower it, and a defeat does not raise it, up
-to the bounds that `reference/ladders.md` states ("What is shown") for systems that do not show mu.
+"""What is shown follows the result, up to the bounds of `reference/ladders.md` ("What is shown").
 
-In a match of two sides the winners' rating does not fall, and the losers' does not rise. In a
-larger round the same holds for a side that is first alone, or last alone.
+So it is for both sides of a match; in a larger round, for a side first alone, or last alone.
 """
 
 import gzip
@@ -58,8 +56,7 @@ OF_SIGMA = 2e-4
 
 
 def test_which_number_is_shown() -> None:
-    """Where sigma rises by the day, mu; an explicit display holds all the same; all else as it
-    was."""
+    """Where sigma rises by the day, mu; an explicit display holds all the same."""
     for config in DRIFTING:
         assert stages.rule_of(config).rating(1400.0, 300.0) == 1400.0
         table = {**msgspec.structs.asdict(config), "display": MinusSigma(minus_sigma=3.0)}
@@ -127,8 +124,7 @@ LINES: Final = {
 
 
 def won_and_lost(rated: Rated) -> tuple[Flags, Flags]:
-    """(P,) whether each player's side is first alone, and whether it is last alone. A round's
-    entries are in order of place."""
+    """(P,) whether each player's side is first alone, and last alone; entries come by place."""
     rounds = rated.rounds
     place = rounds.place.astype(np.int64)
     place[place == DID_NOT_FINISH] = np.iinfo(np.int64).max
@@ -152,9 +148,7 @@ def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:
 @cases("config", (*SYSTEMS, *DRIFTING[1:]), tag)
 @cases("name", LINES)
 def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: str) -> None:
-    """Mu follows every result, except with Elo-R (below). So does the rating where it is mu.
-    Elsewhere a victory lowers it by no more than the rise of sigma, and a defeat raises it by no
-    more than the fall."""
+    """Mu does, but for Elo-R (below); the rating where it is mu, else but for sigma's change."""
     path, rule, seen = shared / "data" / f"{name}.jsonl.gz", stages.rule_of(config), 0
     for rated in replayed(path, config, LINES[name]):
         numbers, (won, lost) = numbers_of(rated), won_and_lost(rated)
@@ -183,8 +177,7 @@ RECORDED = 0.01
 def test_what_the_record_rounds(
     shared: Path, history: int | Literal["full"], part: float, drift_per_day: float
 ) -> None:
-    """Over many years some players win who were certain to. Then the rounding of the record may
-    lower their mu by a small part of sigma. Without the rounding nothing does."""
+    """Who wins for certain may lose a small part of sigma by the rounding, and nothing without."""
     config = msgspec.structs.replace(DRIFTING[1], history=history, drift_per_day=drift_per_day)
     exceptions = 0
     for rated in replayed(shared / "data" / "frc.jsonl.gz", config, 10**9):
@@ -200,8 +193,7 @@ def test_what_the_record_rounds(
 
 
 def mode_of_widened(header: Any, factors: Floats, eta2: float) -> float:
-    """The mode of an Elo-R belief after the widening of a round, without the round's evidence. All
-    its factors must be kept, as rows (p, a, r)."""
+    """The mode of an Elo-R belief (p, a, r) after a round's widening, without its evidence."""
     narrower = 1.0 / math.sqrt(1.0 + eta2 / float(header["sigma"]) ** 2)
     count = int(header["count"])
     p, a = factors[:count, 0], factors[:count, 1] * narrower
@@ -218,9 +210,7 @@ def mode_of_widened(header: Any, factors: Floats, eta2: float) -> float:
 
 
 def test_elo_r_widens_before_a_round(shared: Path) -> None:
-    """The exact bound of Elo-R: what the widening alone does to the mode. A victory does not lower
-    mu below the lesser of mu and the widened mode, and a defeat does not raise it above the
-    greater. With a result that is nearly certain, the widening is what remains."""
+    """mu stays between itself and the widened mode, on the side of the result."""
     config = EloR(history="full")
     weight, limit = config.limits
     pool, reader, exceptions = Pool(Ladder(rating=config)), Reader(any_ladder(config)), 0

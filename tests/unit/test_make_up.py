@@ -1,9 +1,7 @@
-"""deploy/tools/local: `make up` and `make down` in one shell, which has what `make up` exported;
-servers of ours that start, die and stop with whoever started them."""
+"""`make up` and `make down` in one shell, and servers of ours that do not start."""
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,20 +12,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from local import background, kafka_install, processes, system
-from local.processes import Launch, Server, free_port, start_on, start_ticks
+from local import background, processes, system
+from local.processes import Launch, Server, free_port, start_on
 from local.redis_node import ADVISED
 from local.servers import LocalServerError, main
 from local.tools import (
     KAFKA_VARIABLE,
-    KAFKA_VERSION,
     PROMETHEUS_VARIABLE,
     REDIS_VARIABLE,
     ROOT,
     find_redis_server,
     given_address,
 )
-from tests.waits import wait_until
 
 PORTS = {"kafka": 9092, "redis": 6379, "prometheus": 9090}
 
@@ -79,8 +75,7 @@ def up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> U
 def test_what_is_exported_is_what_clients_take(
     started: list[str], up: Up, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`redis-cli -u` and `promtool query` want URLs; Kafka's clients host:port. Servers that run
-    are found again by their own variables, not taken for somebody else's."""
+    """Clients want URLs, Kafka's host:port. Running servers are found by their own variables."""
     first = up()
     assert up() == first and started == ["kafka", "redis"]
     assert up("prometheus") == [
@@ -96,8 +91,7 @@ def test_what_is_exported_is_what_clients_take(
 
 
 def test_redis_keeps_beliefs_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the settings that the service advises: otherwise our own alert fires here. When data are
-    stored is as by default, so what an older `make up` left is still found."""
+    """By the settings that the service advises; when data are stored is as by default."""
     start = Mock()
     monkeypatch.setattr(background, "start_redis", start)
     background._start("redis", 6379)
@@ -110,8 +104,7 @@ def test_data_and_addresses_stay_after_down(
     started: list[str], up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """`down` says on stderr which data there are, and how a shell forgets the addresses. Then `up`
-    starts the servers again. A damaged state file is named."""
+    """`down` says which data stay, and `up` starts again. A damaged state file is named."""
     first = up("prometheus")
     (tmp_path / "data" / "redis").mkdir(parents=True)
     assert main(["down"]) == 0
@@ -133,14 +126,8 @@ def test_data_and_addresses_stay_after_down(
             background.load_state()
 
 
-def test_kafkas_version_is_the_one_that_is_installed() -> None:
-    pom = kafka_install.POM.read_text(encoding="utf-8")
-    assert re.findall(r"<kafka.version>(.*)</kafka.version>", pom) == [KAFKA_VERSION]
-
-
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without root they are named. With root they are installed: their services do not start, and
-    the policy is as before, of a system that had one, or none."""
+    """They are named; as root they are installed, do not start, and the policy is as before."""
     package = system.Package("redis-server", "Redis", lambda: False, "redis-server")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(
@@ -198,39 +185,3 @@ def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LocalServerError):
         start_on(None, start)
     assert start.call_count == processes.PORT_ATTEMPTS
-
-
-def test_processes_are_stopped(tmp_path: Path) -> None:
-    """One that ignores SIGTERM is killed. One that began at another time is somebody else's."""
-    script = "import signal as s; s.signal(s.SIGTERM, s.SIG_IGN); print(1, flush=True); s.pause()"
-    command = (sys.executable, "-S", "-c", script)
-    launch = a_launch(tmp_path, *command, answers=lambda _: bool(log.read_text()))
-    log = launch.log
-    server = Server(launch).start()
-    pid = server.pid
-    server.stop(timeout_s=0.1)
-    assert not Path(f"/proc/{pid}").exists()
-    child = subprocess.Popen(["sleep", "60"])
-    began = start_ticks(child.pid)
-    assert began is not None
-    assert not processes.stop_process(child.pid, began - 1)
-    assert child.poll() is None
-    assert processes.stop_process(child.pid, began)
-    assert child.wait() == -signal.SIGTERM
-    assert not processes.stop_process(child.pid, began)
-
-
-def test_a_server_dies_with_its_starter_even_by_sigkill(tmp_path: Path) -> None:
-    """Nobody else would stop it."""
-    script = f"""
-from pathlib import Path
-from local.processes import Launch, Server
-server = Server(Launch("t", ("sleep", "60"), Path({str(tmp_path)!r}), 1, lambda _: True, 5.0))
-print(server.start().pid, flush=True)
-input_never_comes = __import__("signal").pause()
-"""
-    with python_script(script) as starter:
-        pid = int(first_line(starter))
-        assert start_ticks(pid) is not None
-        starter.kill()
-    wait_until(lambda: start_ticks(pid) is None, "it has ended")

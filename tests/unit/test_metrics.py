@@ -1,5 +1,4 @@
-"""What log and metrics say: causes of failures, as the clients' errors really are; ready, works
-again, filled again, how far a correction is."""
+"""What log and metrics say: causes of failures, readiness, recovery, a correction's progress."""
 
 import io
 import json
@@ -142,9 +141,7 @@ class Watch:
 
 
 def test_when_a_role_works_again() -> None:
-    """Once what failed has succeeded: the polls in between do not matter, since Kafka answers while
-    Redis is down. Or after a while: what failed may never be tried again, for its partition has
-    another owner."""
+    """Once what failed has succeeded, or after a while, since it may never be tried again."""
     watch, priors = Watch(), ReadPriors({})
     watch.effects((READ, True), (priors, False), (PAUSE, True), (READ, True), (priors, False))
     watch.effects((PAUSE, True), (READ, True), (priors, True))
@@ -166,8 +163,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def test_the_log_says_what_recovered(lines: io.StringIO) -> None:
-    """One line for a role, after those about the trouble; and one for each shard of a wiped Redis,
-    with all that was applied again."""
+    """One line for a role, and one for each shard of a wiped Redis, with all its updates."""
     perform = Mock(side_effect=[StoreTrouble("redis: gone"), None, None, KeyboardInterrupt])
 
     def machine() -> Any:
@@ -208,8 +204,7 @@ def test_a_trouble_is_logged_when_it_changes(lines: io.StringIO) -> None:
 def test_the_log_says_when_a_server_does_not_answer(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line each time that changes, with its name; the metric says it at any time. Whatever goes
-    wrong is no answer."""
+    """One line each time that changes, with the reason; the metric says it at any time."""
     monkeypatch.setattr(service_module, "ASK_EVERY_S", 0.0)
     metrics, stop, seen = Metrics(), threading.Event(), list[float | None]()
     gone = StoreTrouble("redis: gone")
@@ -234,9 +229,7 @@ def test_the_log_says_when_a_server_does_not_answer(
 
 @pytest.mark.parametrize("read", [True, False])
 def test_the_lag_rises_while_nothing_is_polled(read: bool) -> None:
-    """Kafka is asked for the ends of the topics, whatever keeps the roles from reading: the worker
-    of a Redis that is away reads nothing, nor what it gains. It is asked for offsets, too: other
-    workers, which nobody may scrape, own the rest. Where they commit, nothing is unattended."""
+    """Kafka is asked for ends and offsets whatever roles do; unattended is what nobody commits."""
     names = Topics.of(Settings())
     partitions = {names.rounds: 2, names.parts: 3, names.changed: 3, names.rejected: 1}
     ends = {name: [9] * count for name, count in partitions.items()}
@@ -303,9 +296,7 @@ PLACE = {"ladder": "eu", "partition": 1, "offset": 90}
 
 
 def test_a_correction_has_lines_and_progress() -> None:
-    """One line at each end and few between, with the share that is done and the seconds it took.
-    Progress is below one until all is sent; it is one where no correction is applied, and where
-    another worker owns the partition."""
+    """A line at each end and few between. Progress is below one until all is sent."""
     now, lines = [100.0], list[dict[str, Any]]()
     log: Any = SimpleNamespace(info=lambda event, **more: lines.append({"event": event, **more}))
     reports = CorrectionReports(log, lambda: now[0])

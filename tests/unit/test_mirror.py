@@ -74,8 +74,7 @@ def test_a_mirror_is_equal_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_no_mirror_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other offsets, another record, one that is missing or too many, other notes, other
-    partitions, deleted records, or the same place; with the way to a copy."""
+    """Whatever differs, also in notes and partitions, and the same place; with a way to a copy."""
     logs, (first, second) = Logs(monkeypatch), a_log()
     gapless = [msgspec.structs.replace(each, offset=at) for at, each in enumerate(first)]
     more = [*first, a_record(6, a_round(10))]

@@ -1,8 +1,5 @@
-"""Where newcomers begin, in ratings and in predictions; and the mu before a newcomer's first round
-is where the round began: everywhere, to the bit."""
+"""Where newcomers begin, in ratings and in predictions: everywhere the same, to the bit."""
 
-import itertools
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +9,7 @@ import pytest
 
 import stream_rater
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder, any_ladder
-from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import UnknownPart
@@ -33,14 +29,10 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.wins import Believed, deviations, of_round
 from stream_rater.replay.pool import ONE_WAVE, Pool
-from stream_rater.replay.rating_changes import changes_of
-from stream_rater.replay.sequential import Replay
-from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
 from stream_rater.serve.predicting import balanced_sides, prediction
-from tests.builders.cases import cases
 from tests.builders.machines import part
-from tests.rounds import as_json, day, ranked, read
+from tests.rounds import as_json, ranked, read
 from tests.unit.test_season import sessions
 
 CONFIG = TwoMoment(
@@ -63,9 +55,7 @@ def unchanged(config: RatingConfig) -> bool:
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
-    """Each by how well they are known, and one at the initial rating beside them. Even teams have
-    the newcomers dealt among them: each team's bring the offset once, so four in two teams bring
-    half of it each."""
+    """By how well each is known. Of even teams, each team's newcomers bring the offset once."""
     found = means(CONFIG, [1500.0, 1900.0, 1300.0], [300.0, 150.0, 60.0], [0, 4, 9])
     known = (1.0 - 0.25, 1.0 - 0.04)
     level = (known[0] * 400.0 - known[1] * 200.0) / (1.0 + sum(known))
@@ -76,8 +66,7 @@ def test_the_level_is_that_of_those_who_played() -> None:
 
 
 def test_each_round_has_its_own_level() -> None:
-    """Whatever rounds it is computed with. Without anybody known it is the offset: of newcomers
-    alone, or beside players about whom as little is known."""
+    """Whatever rounds are beside it. Without anybody known it is the offset."""
     mu, sigma, rounds = [1500.0, 1700.0, 1500.0, 1100.0], [300.0, 60.0, 300.0, 60.0], [0, 3, 0, 3]
     both = Wave(
         np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
@@ -108,8 +97,7 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
 
 
 def test_other_systems_do_if_they_are_configured_to() -> None:
-    """By default they change nothing, and their fingerprint is that of older releases. Those whose
-    evidence is not the new mu, or who have no uncertainty, never do."""
+    """By default, and without an uncertainty, newcomers begin at the initial rating."""
     given: Any = {"beta": 200.0, "sigma_drift": 35.0}
     for config in (Glicko(**given), Bar(**given), TrueSkill(**given, draw_margin=1.0)):
         assert unchanged(config)
@@ -170,48 +158,6 @@ def test_all_predictions_place_newcomers_alike() -> None:
         np.array([0, 1, 2]), np.ones(2), known,
     )  # fmt: skip
     assert plain.win[1] > placing.win[1], "150 points below the field, of which ann is all"
-
-
-LINES = [
-    as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r0", completed_at=day(0)),
-    as_json({"team": ["ann", "new"], "rank": 2}, {"team": ["cy", "dee", "eve"], "rank": 1},
-            round_id="r1", completed_at=day(1)),
-    as_json({"player": "bob", "rank": 1}, {"player": "flo", "rank": 2},
-            {"player": "gus", "dnf": True}, round_id="r2", completed_at=day(2)),
-    as_json(*ranked([2, 1], ["ann", "flo"]), round_id="r3", completed_at=day(90)),
-]  # fmt: skip
-
-NUMBERS = ("mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_rating", "rounds")
-
-
-def numbers_of(changes: Iterable[Any]) -> dict[tuple[str, str], list[float]]:
-    return {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in changes}
-
-
-@cases("config", [
-    TwoMoment(), TwoMoment(newcomer_offset=-31.7, newcomer_field=0.33, display="mu"),
-    Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-100.0),
-    EloMMR(weight_limit=0.2, sigma_limit=80.0),
-])  # fmt: skip
-def test_events_files_and_notebooks_show_the_same(config: RatingConfig) -> None:
-    """The service's events, those of `rate --changes`, and the results in Python."""
-    engine = EmbeddedEngine(any_ladder(config))
-    for line in LINES:
-        engine.log.submit(0, line, received_s=2e9)
-        engine.settle()
-    events = itertools.chain(*engine.log.changed)
-    published = numbers_of(rating_changed_from_json(each.value) for each in events)
-    batches = Replay(any_ladder(config), 1000).run(iter(engine.log.rounds[0]))
-    assert published == numbers_of(each for batch in batches for each in changes_of(batch))
-    parameters = msgspec.to_builtins(config)
-    ladder = stream_rater.Ladder(**{k: v for k, v in parameters.items() if k != "dnf"})
-    rounds: list[tuple[list[list[str]], list[int | None]]] = [
-        ([["ann"], ["bob"]], [1, 2]), ([["ann", "new"], ["cy", "dee", "eve"]], [2, 1]),
-        ([["bob"], ["flo"], ["gus"]], [1, 2, None]),
-    ]  # fmt: skip
-    for number, (teams, rank) in enumerate(rounds):
-        for row in ladder.rate(teams, rank, completed_at=day(number)).to_dicts():
-            assert published[f"r{number}", row["player"]] == [row[name] for name in NUMBERS]
 
 
 def test_a_season_does_not_hide_it() -> None:

@@ -1,5 +1,4 @@
-"""`stream_rater.Ladder`: rounds, what is believed, and what is refused with its place; and
-`rate_file`: what `stream-rater rate` makes of a file, beside rounds that are given."""
+"""`stream_rater.Ladder`: rounds, beliefs, what is refused with its place; and `rate_file`."""
 
 import base64
 import copy
@@ -50,8 +49,7 @@ def state(ladder: Ladder) -> list[Any]:
 
 
 def test_a_result_has_a_row_for_each_player(ladder: Ladder) -> None:
-    """In the order of the sides, whatever their ranks, by the names of `rating-changed`. Without
-    ranks the winner is first."""
+    """In the order of the sides, by the names of `rating-changed`. By default the first won."""
     found = ladder.rate(["dee", ("cy", "eve"), "ann"], ranks=[2, None, 1], round_id="r")
     assert found.player.tolist() == ["dee", "cy", "eve", "ann"]
     assert found.side.tolist() == [0, 1, 1, 2] and found.rank.tolist() == [2, 0, 0, 1]
@@ -92,8 +90,7 @@ def test_a_round_that_is_not_informative(ranks: list[int | None]) -> None:
 
 
 def test_no_time_passes_unless_given() -> None:
-    """Without `completed_at` a round is as late as the latest before it: nobody drifts. A datetime
-    is accepted in any zone, and the result is in UTC."""
+    """A round without a time is as late as the latest before it. The result is in UTC."""
     ladder, same, later = (Ladder(drift_per_day=50.0, **LIMITS) for _ in range(3))
     times = ["1970-01-01T00:00:00Z", "2026-03-01T00:00:00Z", "2026-01-01T00:00:00Z"]
     reported = [ladder.rate(PAIR).completed_at]
@@ -190,8 +187,7 @@ def test_a_copy_is_another_ladder(ladder: Ladder) -> None:
 
 
 def test_players_are_found_by_id(ladder: Ladder) -> None:
-    """A player without rounds is a KeyError, or a newcomer to `get`. Asking makes no player. The
-    columns of all players have what `[]` gives for each."""
+    """A player without rounds is a KeyError, or a newcomer to `get`. Asking makes no player."""
     assert list(ladder) == ["ann", "bob", "cy", "dee"] and len(ladder) == 4
     assert "ann" in ladder and "eve" not in ladder and 7 not in ladder
     assert ladder["ann"] == ladder.get("ann") and ladder["ann"].rounds == 1
@@ -415,8 +411,7 @@ def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> 
 
 
 def test_corrections_count_for_the_next_round(write: Write) -> None:
-    """Beliefs show a season before it. A merged player's row has the id and the side it counts for.
-    A removed player has no row. What a result would change is the same."""
+    """A season shows at once; a merged player has the id it counts for; a removed one no row."""
     ladder = Ladder()
     ladder.rate_file(write("a.jsonl", [*duels(12), NEW]))
     before = ladder["p1"]

@@ -1,5 +1,4 @@
-"""How much of the engine one lobby, one correction, one seed, one POST and one question cross:
-what a reader must carry to follow them."""
+"""How much of the engine one lobby, correction, seed, POST and question cross."""
 
 import pytest
 

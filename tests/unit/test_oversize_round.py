@@ -68,17 +68,6 @@ def read_all(hand: ByHand) -> None:
             read(hand)
 
 
-def test_pieces_are_read_with_other_rounds_between(hand: ByHand) -> None:
-    """One a turn, and reading goes on."""
-    read(hand, LARGE)
-    assert asked(priors(hand)) == set(MANY[:WAVE])
-    hand.answer(Poll, Polled(0.0, records=[SMALL]), no_fetch=False)
-    assert asked(priors(hand)) == {"a", "b"}
-    assert sorted(sent(hand, 5, 5)) == ["a", "b"]
-    assert asked(priors(hand)) == set(MANY[WAVE : 2 * WAVE])
-    hand.answer(CommitSource, offsets={1: 1})
-
-
 def test_a_piece_is_read_again_that_did_not_count(hand: ByHand) -> None:
     """Because the store is behind what was seen of it."""
     read(hand, LARGE)
@@ -111,20 +100,6 @@ def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
     assert sorted(got) == sorted(MANY)
 
 
-def test_next_round_of_a_player_waits_for_all_pieces(hand: ByHand) -> None:
-    """Also of one whose own piece was applied long ago."""
-    read(hand, LARGE, a_round(1, MANY[0], "a"))
-    read_all(hand)
-    for end in (10, 11):
-        sent(hand, end, end)
-        read(hand)
-        look(hand, end)
-    sent(hand, 12, 12)
-    hand.answer(CommitSource, offsets={0: 1})
-    read(hand)
-    assert asked(priors(hand, applied=12)) == {MANY[0], "a"}
-
-
 def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
     """Of all parts that are sent, by player."""
     found = dict[str, Floats]()
@@ -154,8 +129,7 @@ def test_in_pieces_it_is_the_same_round(hand: ByHand) -> None:
 
 
 def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
-    """Nothing more is sent of it; who regains its partition reads its priors again, once what was
-    sent is applied. If another partition is lost, it goes on with the next piece."""
+    """By who regains its partition, once what was sent is applied. Another's loss stops nothing."""
     read(hand, LARGE)
     read_all(hand)
     sent(hand, 10, 10)
@@ -184,8 +158,7 @@ def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
 
 
 def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
-    """Each counts as a wave of players, not as all that it has; one at a time is in hand. Then the
-    other partition is read alone."""
+    """Each counts as a wave of players; one is in hand. Then the other partition is read alone."""
     names = [[f"{number}-{i}" for i in range(2 * WAVE)] for number in range(READ_AHEAD + 1)]
     *several, last = [a_round(number, *each) for number, each in enumerate(names)]
     read(hand, *several)
@@ -226,9 +199,7 @@ def a_large_or_small_round(round_id: str, ladder: str, size: int) -> bytes:
 
 
 def test_other_ladders_do_not_wait_for_a_large_round() -> None:
-    """A lobby is reported with each transaction of the updater's, which is ten times slower than
-    the estimator. While 20,000 are rated, no more of them come before a lobby than a few pieces:
-    what was in the log when it was read, and what was on its way there."""
+    """While 20,000 are rated, no more than three pieces of them come before a lobby."""
     log, store = Log(1, 4), Store()
     estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PART_PLAYERS)
     machines = []

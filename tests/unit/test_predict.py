@@ -1,5 +1,4 @@
-"""`stream-rater predict` on a file: the numbers of the kernels, and what it refuses; and seats and
-scores on every surface: Python, the command line and the API."""
+"""`stream-rater predict` on a file; seats and scores in Python, on the command line, by the API."""
 
 import itertools
 import json
@@ -49,8 +48,7 @@ def rated(*words: str) -> dict[str, Line]:
 
 
 def test_the_numbers_of_the_kernels(tmp_path: Path, file: str) -> None:
-    """Players are as `rate` prints them, and newcomers have the ladder's initial belief. The
-    prediction is that of the ladder in Python, to the last bit."""
+    """Players are as `rate` prints them; the prediction is the ladder's in Python, to the bit."""
     (path := tmp_path / "c.json").write_text(json.dumps(CONFIG))
     own: list[str]
     for config, own in (({}, []), (CONFIG, ["--config", str(path)])):
@@ -159,8 +157,7 @@ def test_wrong_words_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
-    """It is named if there are several, and must be there; without a file it is always named. Lines
-    that are refused are reported: the others were rated, and the exit code is 1."""
+    """It is named if there are several. Refused lines are reported, with exit code 1."""
     others = [event(*ranked([1, 2]), round_id="r", ladder="m", completed_at=day(1))]
     both = written(tmp_path / "b.jsonl", [*season(), *others])
     assert answer("--file", both, "--ladder", "m", "ann", "bob")["ladder"] == "m"
@@ -269,8 +266,7 @@ def test_tables_say_who_is_at_home() -> None:
 
 
 def test_predictions_know_the_seats(seated: list[str]) -> None:
-    """The same bits in Python, by the command and by the API. Swapped seats of equal players are a
-    mirror, a seat without points is none, and so is any on a ladder without points."""
+    """The same bits in Python, by command and API. A seat without points is none."""
 
     def wins(of: Ladder, pair: list[str], seats: Any = None) -> list[float]:
         found: list[float] = of.predict(pair, seats=seats).win.tolist()

@@ -11,12 +11,11 @@ from msgspec import structs
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import difference
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit, Present, system_of
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Present, system_of
 from stream_rater.evaluation.measures import Difference
 from stream_rater.evaluation.proposal import (
     ADOPT,
     KEEP,
-    LEAST_ROUNDS,
     NO_DIFFERENCE,
     Compared,
     TooFewRounds,
@@ -25,7 +24,6 @@ from stream_rater.evaluation.proposal import (
 )
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.spaces import SPACES
-from stream_rater.evaluation.tuning import search
 from stream_rater.rating.parameters import (
     Codeforces,
     Elo,
@@ -90,9 +88,7 @@ def test_what_is_no_dimension_stays(rating: RatingConfig) -> None:
 
 
 def test_forms_of_parameters() -> None:
-    """`beta` and `gamma` are another form of the pair of limits, which a change replaces. A table
-    of rates keeps its form: all of them are multiplied alike. What a scale cannot have begins at
-    its end: an infinite rho, a rho of 0, a fading that grows."""
+    """beta and gamma become limits, a table of rates keeps its form, and scales have ends."""
     spread = EloMMR(beta=200.0, gamma=40.0)
     found = at_start(Present(spread))
     assert isinstance(found, EloMMR) and (found.beta, found.gamma) == (None, None)
@@ -110,9 +106,7 @@ def test_forms_of_parameters() -> None:
 
 
 def test_ranges_are_in_the_ladders_points() -> None:
-    """A ladder with a tenth of the points has a tenth of the range, and of a variance a hundredth;
-    the rest of the space is the same. Where newcomers begin is not tuned: a change leaves the
-    beliefs of all who have played, so it would move some and not others."""
+    """A tenth of the points has a tenth of the range. Where newcomers begin is not tuned."""
     small = structs.replace(MMR, initial_sigma=35.0, sigma_limit=8.0)
     for ours, theirs in zip(Present(small).space, Present(MMR).space, strict=True):
         shrunk = {"sigma_limit": 0.1, "drift_per_day": 0.01}.get(ours.name, 1.0)
@@ -160,22 +154,6 @@ def test_the_search_sees_the_first_part_alone() -> None:
     one, two = proposed(POOR), proposed(POOR, swapped)
     assert one.rating == two.rating and one.compared != two.compared
     assert proposed(POOR, aim=ORDER).rating != one.rating
-
-
-def test_a_short_first_part_moves_little() -> None:
-    """The prior holds the present parameters: the likeliest ones are further away."""
-    present = Present(Codeforces(beta=400.0, weight=0.5))
-    found = proposed(present.rating, train=LEAST_ROUNDS / 160)
-    free = Fit(present, SEASON[:LEAST_ROUNDS], LOG_LOSS, has_prior=False)
-    likeliest = free.config(search(free, 40))
-    gaps = [
-        sum(
-            (fraction_of(each, getattr(rating, each.name)) - fraction_of(each, each.start)) ** 2
-            for each in present.space
-        )
-        for rating in (found.rating, likeliest)
-    ]
-    assert 0.0 < gaps[0] < 0.5 * gaps[1]
 
 
 def test_another_system_begins_with_its_first_guess() -> None:

@@ -1,5 +1,4 @@
-"""Progress: which priors count, by positions alone; when the estimator polls and how long, and when
-sending rests."""
+"""Which priors count, by positions alone; when the estimator polls, and when sending rests."""
 
 from collections.abc import Sequence
 
@@ -55,9 +54,7 @@ def is_ready(progress: Progress, *players: int) -> bool:
 
 
 def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
-    """The floor is the log's end; at it, the shard counts. It rises with what was accepted, and
-    never falls: a store that goes back counts again where it was, not before. Another partition
-    gained later looks at the same log, but the store may be further."""
+    """The floor is the log's end; it rises with what was accepted, and never falls."""
     progress = Progress(2)
     progress.take_over([0, 5])
     assert is_ready(progress, ANN)
@@ -80,8 +77,7 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
 
 
 def test_player_waits_for_its_own_part() -> None:
-    """And for nobody else's. An `applied` below the floor ends no wait. Of two parts that a
-    predecessor sent, the later end counts."""
+    """And for nobody else's. Of two parts that a predecessor sent, the later end counts."""
     progress = Progress(1)
     progress.sent({0: 3}, {0: crowd(ANN)})
     assert not is_ready(progress, ANN)
@@ -146,21 +142,6 @@ def test_it_says_when_to_look_again() -> None:
     assert has_moved()
 
 
-def test_a_full_shard_is_closed_until_rows_are_applied() -> None:
-    """For its players alone, and for those who are cached, too. Its rows do not count as work that
-    the store is busy with."""
-    progress = Progress(2, most_rows=2)
-    progress.sent({0: 1, 1: 1}, {0: crowd(ANN, BOB), 1: crowd(ANN + 1)})
-    assert not progress.has_full_shard and progress.rows == 3
-    progress.sent({0: 2}, {0: crowd(ANN)})
-    assert progress.has_full_shard and progress.rows == 1
-    players, cached = crowd(3 << 20, BOB + 1), np.ones(2, np.bool_)
-    assert progress.ready(players, np.array([1, 1]), cached).tolist() == [False, True]
-    progress.accept(0, 1)
-    assert not progress.has_full_shard and progress.rows == 2
-    assert progress.ready(players, np.array([1, 1]), cached).tolist() == [True, True]
-
-
 def test_rounds_are_looked_at_together() -> None:
     """Each has an answer of its own. Many shards have fewer rows each: all are bounded."""
     progress = Progress(2)
@@ -178,8 +159,7 @@ def test_rounds_are_looked_at_together() -> None:
 
 
 def test_how_long_polls_wait() -> None:
-    """They slow down while waiting in vain, from a millisecond to the idle time. They gather while
-    many small rounds come: after a wave of many rounds, not after one of few."""
+    """They slow down while waiting in vain, and gather after a wave of many small rounds."""
     hand = by_hand(Recorder())
     owning(hand, 0, ends=(5, 5))
     read(hand, round_at(0, "a", "b"))
@@ -217,9 +197,7 @@ def send_pair(
 
 
 def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
-    """What comes while two are not seen applied makes one together, once the first is. A store that
-    stays behind holds nobody up for long: as where one shard is refused, and its neighbours have
-    long applied their parts."""
+    """What comes while two are on their way makes one. A store that stays behind delays briefly."""
     hand = by_hand(Recorder(), wave_players=2 * module.WAVES_IN_FLIGHT)
     owning(hand, 0)
     for i in range(2 * module.WAVES_IN_FLIGHT):  # until they have as many players as two full ones

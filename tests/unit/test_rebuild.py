@@ -85,9 +85,7 @@ def cutoff(g: int, *parts: tuple[int, str], sent: Offsets = SENT) -> Cutoff:
 
 
 def test_nobody_reaches_less_than_the_least() -> None:
-    """So that earlier rounds need no look at who plays. Shards go on behind their marks where
-    nothing waits: in shard 0, which is new, and in 1; in 2 a part does. A mark of an earlier
-    rebuild is no part."""
+    """So earlier rounds need no look. Shards go on behind their marks where nothing waits."""
     two = {0: 100, 1: 7}
     assert cutoff(1, (5, "b"), (9, "a"), sent=two).least() == 5
     assert cutoff(1, (8, "b"), (9, "a"), sent=two).least() == 6
@@ -101,8 +99,7 @@ def test_nobody_reaches_less_than_the_least() -> None:
 
 
 def test_parts_that_cannot_be_read() -> None:
-    """A foreigner's is passed over; a newer release's is refused, an older one's read. One that
-    cannot be decompressed ends the rebuild: nobody knows whose rounds it has."""
+    """A foreigner's is passed over, an older one read; any other ends the rebuild."""
     found = Cutoff({}, {0: 0}, 1, kernel=1)
     found.add([record(0, b"litter")])
     with pytest.raises(UnknownPart):
@@ -199,8 +196,7 @@ def test_a_rebuild_that_was_given_up() -> None:
 
 @cases("batch", range(1, 8))
 def test_a_store_that_goes_back_between_two_batches(batch: int) -> None:
-    """As at a failover to a replica that lags, or a restart: beliefs of this rebuild are gone, and
-    the epoch is the same. It is not filled up without them."""
+    """As a replica that lags: beliefs are gone, and the epoch is the same. It is noticed."""
     store, kept = unfinished(), list[Store]()
 
     def batches() -> Iterator[BeliefColumn]:
@@ -231,8 +227,7 @@ def filled(store: Store) -> None:
 
 
 def test_filling() -> None:
-    """Beliefs in batches, each in its shard; then positions at g, with nothing to be settled, and
-    which mark is the store's own where it is not past it."""
+    """Beliefs in batches, by shard; then positions at g, and the marks that are the store's."""
     store = unfinished()
     filled(store)
     marked = {s: stored.pop(REBUILT) for s, stored in store.beliefs.items() if REBUILT in stored}
@@ -271,8 +266,7 @@ def test_what_was_deleted_or_forgotten_ends_it() -> None:
 
 
 def test_a_log_that_lost_rounds() -> None:
-    """All that it has now counts as sent, and all parts as applied. Other partitions are as they
-    were."""
+    """All that it has now counts as sent, and all parts as applied. Other partitions stay."""
     committed = {0: SourceCommit(10, 1), 1: SourceCommit(4, 2), 2: None}
     log = {0: SourceTail(7, None), 1: SourceTail(8, 2)}
     found = reached({0: 5, 1: None}, [9, 3], committed, log)
@@ -287,8 +281,7 @@ def test_a_log_that_lost_rounds() -> None:
 def test_part_that_waits_and_was_cut_for_fewer(
     committed: int, sent_again: bool, kernel: int
 ) -> None:
-    """Updaters ignore it, mark or no mark, whichever release wrote it. Nobody sends a round again
-    that is committed: unless it was, the rebuild is refused."""
+    """Updaters ignore it. Unless its round was sent again, the rebuild is refused."""
     home = shards_of(["a"], 3)[0]
     found = Cutoff({home: 1}, {0: committed}, 3)
     found.add([record(0, part((3, "a"), shards=2), home)])
@@ -305,8 +298,7 @@ def test_part_that_waits_and_was_cut_for_fewer(
 
 @cases("kernel", [KERNEL_VERSION, TOO_OLD])
 def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
-    """A process wrote it that the group had excluded. Its rounds were sent again, and those parts
-    may be applied and deleted: it stops no rebuild."""
+    """An excluded process wrote it. Its rounds were sent again: it stops no rebuild."""
     home = shards_of(["a"], 3)[0]
     found = Cutoff({home: 1}, {0: 6}, 3)
     found.add([record(1, mark(3), home)])
@@ -318,9 +310,7 @@ def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
 
 
 def test_waiting_parts_are_proven() -> None:
-    """A part is proven if it agrees with the replay. A part from other beliefs is reported, unless
-    a right one of the same round comes first; in one line, with a way out. Applied parts are not
-    looked at."""
+    """By the replay. One from other beliefs is reported, unless a right one comes first."""
     right = {offset: evidence_of(offset) for offset in (1, 2)}
     wrong = replace(right[2], evidence=right[2].evidence + 1e-9)
     for parts, g, found in (
@@ -379,18 +369,8 @@ def corrected_of(*parts: CorrectionPart, waits: int = 0) -> dict[Player, tuple[i
     return cutoff.corrected
 
 
-def test_records_of_corrections_that_came_again() -> None:
-    """The store took the first record of a correction, and none of an earlier one, whatever a
-    worker that was paused, or one of another kernel, sent once more."""
-    again = msgspec.structs.replace(CORRECTED, records=[b"again"])
-    assert corrected_of(CORRECTED, again) == {P: (5, b"first")}
-    later = msgspec.structs.replace(CORRECTED, offset=9, records=[b"later"])
-    assert corrected_of(CORRECTED, later, CORRECTED) == {P: (9, b"later")}
-
-
 def test_correction_parts_of_another_kernel() -> None:
-    """Of an older one they are read: a rebuild need not compute with them. Of a newer one only if
-    they were applied: what waits would stop updaters."""
+    """An older one's are read, a newer one's only if they were applied."""
     old = msgspec.structs.replace(CORRECTED, kernel=OLDEST_KERNEL - 1)
     assert corrected_of(old) == {P: (5, b"first")}
     newer = msgspec.structs.replace(CORRECTED, kernel=KERNEL_VERSION + 1)

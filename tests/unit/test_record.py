@@ -73,8 +73,7 @@ def decode(*given: bytes | None, capacity: int = 4) -> Beliefs:
 
 @given(st.lists(records(), min_size=1, max_size=4))
 def test_a_round_trip_is_the_identity(given_records: list[bytes]) -> None:
-    """decode then encode gives the very bytes, whatever the numbers. read_headers of cut records
-    gives the columns that decode gives, but for the factors'."""
+    """decode then encode gives the very bytes; read_headers gives the columns of decode."""
     whole = decode(*given_records)
     assert given_records == record.encode(whole)
     headers = record.read_headers(b"".join(each[:HEADER_SIZE] for each in given_records))
@@ -101,8 +100,7 @@ def test_fields_are_where_they_belong() -> None:
 
 
 def test_sizes() -> None:
-    """42 bytes, and with K factors 58 + 5 K: what docs/operations/capacity.md says. A number too
-    large is an error, never cut; what was never rounded is no record."""
+    """42 bytes, and with K factors 58 + 5 K (capacity.md). A number too large is an error."""
     assert (HEADER.size, HISTORY.size, 5) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
     assert len(GOOD) == HEADER_SIZE == 42
     assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 42 + 16 + 3 * 5
@@ -135,8 +133,7 @@ SEASONS = st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30)
 
 @given(SEASONS, st.floats(1.0, 1e6), st.integers(1, 8), st.sampled_from([0.0, 0.04, 1.0, math.inf]))
 def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rho: float) -> None:
-    """After every round the belief holds nothing that its record does not: not one bit. The same
-    by Elo-R, where each factor has a width of its own."""
+    """After every round a belief holds no bit that its record does not; by Elo-R, too."""
     of_elo_r, one = a_newcomer(kept), np.zeros(1, np.int64)
     for i, p in enumerate(season):
         evidence = np.array([[p, 250.0**2 * (1 + i % 3), 109.0**2]])
@@ -149,8 +146,7 @@ def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rh
 
 
 def test_nothing_is_a_newcomer() -> None:
-    """No record is a player who never played, with room for the capacity asked for. Factors beyond
-    it (K was once larger) are kept, with a row to spare."""
+    """No record is who never played. Factors beyond the capacity are kept, with a row to spare."""
     beliefs = decode(None, capacity=5)
     fresh = newcomers(1, 5, 1500.0, 350.0)
     assert fresh.header.tobytes() == beliefs.header.tobytes()
@@ -166,8 +162,7 @@ GOOD = record.encode(newcomers(1, 1, 1500.0, 350.0, coded=True))[0]
 
 
 def test_an_unknown_version_is_refused() -> None:
-    """Another release's record is never guessed at. One foreign header among good ones, or a torn
-    one, is refused; zeros mean no belief."""
+    """Never guessed at, alone or among good ones, nor a torn one; zeros mean no belief."""
     for version in (0, VERSION + 1, 255):
         with pytest.raises(UnknownRecord, match="version"):
             decode(bytes([version]) + GOOD[1:])

@@ -7,13 +7,11 @@ import pytest
 
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
     Application,
     Apply,
-    NewProducer,
     Poll,
     Polled,
     Position,
@@ -121,8 +119,7 @@ def test_only_the_others_are_read() -> None:
 
 
 def test_shards_that_are_cached_in_part() -> None:
-    """Of several shards in one batch, only those are read that have a player who is not cached. One
-    whose position is another is closed; the others go on."""
+    """Only shards with an uncached player are read; one at another position is closed."""
     hand, _ = started(3)
     letters = [[each for each in LETTERS if shards_of([each], 3)[0] == s] for s in range(3)]
     come(hand, 0, *(part((5, own[0])) for own in letters))
@@ -137,18 +134,6 @@ def test_shards_that_are_cached_in_part() -> None:
     assert rounds_of(calls[0]) == {letters[0][0]: 2}
     assert rounds_of(calls[2]) == {a: 2, b: 1, c: 1} and calls.keys() == {0, 2}
     opened(hand, {1: Position(7, 1)}, {1: 1}, shards=3)
-
-
-def test_nothing_is_kept_after_a_failure() -> None:
-    """Whatever failed: the store may have changed."""
-    hand, _, position = after_a_round()
-    hand.fail(Poll, LogTrouble("down"))
-    hand.answer(Poll, Polled(0.0))
-    hand.answer(NewProducer)
-    opened(hand, {0: position}, {0: 1})
-    hand.answer(Seek)
-    come(hand, 1, part((6, "a")))
-    assert asked(hand) == {0: "a"}
 
 
 def after_a_round(**more: int) -> tuple[ByHand, Counts, Position]:

@@ -1,6 +1,4 @@
-"""Connections to Redis, blocking ones and those of an event loop: what is sent, how replies are
-read, what failures are called; what is reported about a server's settings; and beliefs as plain
-loops would send them."""
+"""Connections to Redis, its replies, failures and settings; beliefs as plain loops send them."""
 
 import errno
 import itertools
@@ -50,8 +48,7 @@ PING = encode_command(1, bulk("PING"))
 
 @contextmanager
 def answering(*connections: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that sends these bytes to its connections, one after the other, whatever it is
-    asked, then closes each. Yields its URL, and what it was sent."""
+    """A server that sends these bytes to its connections in turn: its URL, and what it was sent."""
     sent: list[bytes] = []
 
     def serve(server: socket.socket) -> None:
@@ -195,8 +192,7 @@ def informed(policy: str, limit_bytes: int) -> dict[str, Any]:
 
 @cases("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm"])
 def test_a_server_that_evicts_any_key_is_refused(policy: str) -> None:
-    """In one line: the server, its settings, what they do, and the command that mends it. One that
-    has no limit yet, and so evicts nothing as it is, is warned of."""
+    """In one line with the cure; without a memory limit, it is warned of."""
     with pytest.raises(StoreMismatch) as refused:
         memory_warnings(PLACE, Memory(policy, 1000))
     assert str(refused.value).startswith(

@@ -3,7 +3,6 @@
 import re
 
 import msgspec
-import pytest
 import reference
 
 from local.tools import ROOT
@@ -19,35 +18,19 @@ from stream_rater.rating.record import VERSION as RECORD_VERSION
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import CODES, RULES
 from tests.chaos.faults import FAULTS
-from tests.pages import FENCE, blocks, names, pages, section, shown, text
+from tests.pages import blocks, names, section, shown, text
 from tests.simulation.faults import KINDS
 
 EVENTS = text("reference/events.md")
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    """Generating it again changes nothing: no name is missing, and no default is wrong. Each part
-    stands once; so every setting, command, metric, code and field is listed."""
+    """Generating it again changes nothing, and each part stands once."""
     texts = {shown(page): page.read_text() for page in reference.PAGES}
     assert [page for page, text in texts.items() if reference.written(text) != text] == []
     parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
     for kind, due in (("generated", reference.GENERATED), ("checked", reference.CHECKED)):
         assert sorted(part[3] for part in parts if part[2] == kind) == sorted(due)
-
-
-TABLE = "| field | default | meaning |\n|---|---|---|\n| `a`, `b` | 1 | two |\n| `c` | x | one |"
-
-
-def test_a_checked_table_has_each_name_once_and_its_defaults() -> None:
-    """The second column is filled in unless the code has nothing for it. One line names the table
-    and what differs."""
-    found = reference.filled("of", TABLE, {"a": "5", "b": "6", "c": None})
-    assert found == TABLE.replace("| 1 |", "| 5, 6 |")
-    for cells, unlike in (({"a": "5", "b": "6"}, "c"), ({**dict.fromkeys("abcd")}, "d")):
-        with pytest.raises(ValueError, match=f"the table of and the code differ in {unlike}"):
-            reference.filled("of", TABLE, cells)
-    with pytest.raises(ValueError, match="differ in a, b, c, c"):
-        reference.filled("of", f"{TABLE}\n| `c` | x | again |", dict.fromkeys("abc"))
 
 
 def test_corrections_and_seeds_shown_are_such() -> None:
@@ -75,9 +58,7 @@ def test_every_rejection_code_has_its_reason() -> None:
 
 
 def test_what_there_is_is_documented() -> None:
-    """Faults that are simulated, by the names in the soak's table, and those of `make chaos`; a row
-    for each package, and no other. Of the record its sizes, and in the changelog its version and
-    that of the kernels."""
+    """Faults, packages, sizes of the record, and in the changelog its version and the kernels'."""
     page = text("internals/testing.md")
     assert [label for label in KINDS.values() if label not in page] == []
     documented = {*names(page.split("## Chaos", 1)[1], "fault")}
@@ -90,15 +71,6 @@ def test_what_there_is_is_documented() -> None:
     assert f"then {FACTOR_SIZE} bytes for each" in page
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert f"kernel version {KERNEL_VERSION} and record version {RECORD_VERSION}" in changes
-
-
-def test_a_page_begins_with_its_title() -> None:
-    """One of the first level, and no other."""
-    titles = {
-        shown(each): re.findall(r"^# .*$", FENCE.sub("", each.read_text()), re.M)
-        for each in pages()
-    }
-    assert [page for page, found in titles.items() if len(found) != 1] == []
 
 
 # --- how-to/sql.md: tables with fields of the event, and types that hold its values ---------------
@@ -122,8 +94,7 @@ def tables(engine: str) -> list[dict[str, str]]:
 
 
 def test_columns_of_sql_are_fields_of_the_event() -> None:
-    """With what its JSON has: texts, numbers and flags; the last ones may be missing. All read what
-    is committed; Flink has an option for it."""
+    """With types for what its JSON has; all read what is committed."""
     fields = {each.encode_name for each in msgspec.structs.fields(RatingChanged)}
     assert re.findall(r"^## (.*)$", SQL, re.MULTILINE) == list(ENGINES)
     for engine, count in ENGINES.items():

@@ -1,5 +1,4 @@
-"""The sequential replay: what a pool of players is after its rounds, singly and many at once. A log
-that other processes read gives what one process reads."""
+"""The sequential replay: a pool after its rounds, singly and at once, read by many processes."""
 
 import itertools
 import multiprocessing
@@ -60,8 +59,7 @@ def rate(into: Pool, places: list[int], names: list[str], offset: int, **fields:
 
 
 def test_who_plays_exists() -> None:
-    """Players appear with their first round, in the order they are seen, and are counted. `rate`
-    returns the row and the evidence of each player, in order of place."""
+    """Players appear with their first round. `rate` returns rows and evidence by place."""
     rated = pool()
     rate(rated, [1, 2], ["ann", "bob"], 5)
     rows, evidence = rate(rated, [2, 1, 3], ["bob", "cy", "ann"], 8)
@@ -101,8 +99,7 @@ def test_more_players_than_expected() -> None:
 
 
 def test_longer_histories_than_expected() -> None:
-    """A full history grows with the rounds: forty duels give the oracle's ratings. No record holds
-    it: asking for one is an error that says what to set."""
+    """Forty duels give the oracle's ratings. No record holds a full history."""
     rated = pool(history="full")
     duels(rated, range(40))
     assert isinstance(rated.rating, EloMMR)
@@ -118,8 +115,7 @@ def test_longer_histories_than_expected() -> None:
 
 
 def test_parameters_change_on_the_way() -> None:
-    """Beliefs go on as they are, newcomers begin by the new parameters, and the record may hold
-    more factors or fewer, as if it had been read back from the store by each."""
+    """Beliefs go on, newcomers begin anew, and records hold more factors or fewer."""
     longer = msgspec.structs.replace(CONFIG, history=9, initial_mu=1200.0, rho=0.1)
     shorter = msgspec.structs.replace(CONFIG, history=2)
     rated = pool()
@@ -174,9 +170,7 @@ def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
     lambda ladder: ladder.rating.__struct_config__.tag,
 )
 def test_at_once_as_one_by_one(ladder: Ladder) -> None:
-    """Several ladders have teams, ties, shares, unfinished entries, and rounds that are not
-    informative. Every system rates them, with short and full histories, and with parameters that
-    change on the way."""
+    """By every system, of rounds of all kinds, and with parameters that change on the way."""
     one_by_one = list(seen(ladder, 1))
     assert len(one_by_one) > 3 * COUNT
     for at_once in (7, COUNT):
@@ -256,8 +250,7 @@ def content_of(valid: ValidRecords, validator: RecordValidator) -> Iterator[tupl
 
 
 def test_other_processes_read_the_same() -> None:
-    """Rounds, seeds and rejections, in the order of each partition, with the configurations. The
-    shares of the processes are about as large."""
+    """In the order of each partition. The shares of the processes are about as large."""
     assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
     assert log_reading._shares({0: 5, 1: 0}, 4) == [{0: 5}]
     due = read_log(ListedRecords(LOG, 30), ONE_CORE)

@@ -61,8 +61,7 @@ def log_of(*messages: bytes) -> LadderLog:
 
 
 def test_they_replace_what_was_recorded() -> None:
-    """Corrections of other ladders stay; what is recorded later comes behind the new ones. A
-    history alone leaves them, and who reads again and again sees them."""
+    """Other ladders' stay, and later ones come behind. A history alone leaves them."""
     before = encode_corrections({"l": OLD, "m": OLD})
     restated = encode_restated_corrections({"l": NEW})
     log = log_of(*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]}))
@@ -79,8 +78,7 @@ def test_they_replace_what_was_recorded() -> None:
 
 
 def test_none_counts_before_all_are_read() -> None:
-    """A reader without one of the messages has what was recorded before. They may come again: a
-    client repeats them, or a rebuild begins again."""
+    """Without one of the messages, what was before holds. They may come again."""
     messages = encode_restated_corrections({"l": MANY})
     assert len(messages) == 3
     assert max(map(len, messages)) <= MOST_BYTES
@@ -110,8 +108,7 @@ def never() -> Verdicts:
 
 
 def test_only_what_differs_is_written() -> None:
-    """Nothing where the notes are right; all of the ladder where they lack something; what the log
-    lacks goes, and what is in progress stays."""
+    """Nothing where the notes are right, else all of the ladder; what is in progress stays."""
     assert to_restate(found(applied(1), applied(2)), {"l": OLD}, never) == {}
     assert to_restate(found(), {}, never) == {}
     every = found(applied(1, -1), applied(1, 4), applied(7, -1))
@@ -147,8 +144,7 @@ def hear(*records: Record) -> None:
 
 
 def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
-    """What it would have changed is unknown: the amendment may have brought in the player whom the
-    next correction removes."""
+    """The amendment may have brought in the player whom the next correction removes."""
     ids = IdFilter()
     ids.add(pending_of([2], ladders=["l"]).rounds)
     standings = msgspec.convert(ranked([1], ["new"]), list[StrictEntry])
@@ -174,8 +170,7 @@ def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
     [Record(0, 1, b"litter", [(EVENT_TYPE, b"round-voided")]), correction_at(2)],
 ])  # fmt: skip
 def test_notes_of_another_log_have_a_name(records: Sequence[Record]) -> None:
-    """The log has no such correction, or another one. A command says it in one line, as a worker
-    does: `stream-rater checkpoint` meets such notes, too."""
+    """The log has no such correction, or another one. Commands and workers say it in one line."""
     with pytest.raises(LadderEventsMismatch, match=r"of ladder 'l' at offset 1 of round-completed"):
         hear(*records)
     with pytest.raises(Failed, match=r"^.*ladders-noted.*$"), named_failures():

@@ -1,6 +1,4 @@
-"""What an estimator finds when it opens partitions: another history, forgotten offsets, its ids;
-and commits that a new generation of the group refuses: once a poll has shown which partitions are
-still ours, these are committed, and no role begins again."""
+"""An estimator that opens partitions: another history, forgotten offsets; refused commits."""
 
 import pytest
 
@@ -63,8 +61,7 @@ def hand(observer: Recorder) -> ByHand:
     (Position(9, 8, tail=1), None, "offset 9 was reached and the log ends at 8"),
 ])  # fmt: skip
 def test_store_of_another_history(position: Position, tail: int | None, refused: str) -> None:
-    """It is not rated by: the log is shorter, or has another record where the last one was applied.
-    After a while it is looked at again."""
+    """The log is shorter, or has another record there. After a while it is looked at again."""
     observer = Recorder()
     hand = by_hand(observer)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
@@ -105,8 +102,7 @@ def test_store_of_another_history(position: Position, tail: int | None, refused:
     (SourceCommit(9, 5), SourceTail(8, None), "finished up to offset 9 and ends at 8"),
 ])  # fmt: skip
 def test_rounds_of_another_history(commit: SourceCommit, log: SourceTail, refused: str) -> None:
-    """Kafka lost rounds that were finished. The estimator ends, and says what an operator must do.
-    It goes on where nothing is known of the last record, or it is damaged."""
+    """Kafka lost finished rounds: it ends, with a way out; unless nothing is known of them."""
     hand = by_hand(Recorder())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     hand.answer(CommittedSource, {0: commit, 1: None})
@@ -184,8 +180,7 @@ def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> No
 
 
 def test_nothing_more_to_read_is_all_ids_read(hand: ByHand, observer: Recorder) -> None:
-    """What lies before c may be no records; a partition that is lost is no longer waited for. If
-    another one is gained in the middle, the report names both."""
+    """What lies before c may be no records; what is lost is not waited for, what is gained is."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     opened(hand, committed={0: 10, 1: 10})
     read(hand, round_at(8, "a", "b"))

@@ -9,7 +9,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.evaluation.season import Session, before, sessions_of, split
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.player_index import PlayerIndex, _same
-from tests.benchmarks.lab.dealt import in_blocks, singly
+from tests.benchmarks.lab.dealt import singly
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.rounds import as_json, ranked
 
@@ -24,8 +24,7 @@ def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
 
 @given(NAMES)
 def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
-    """In order of first appearance, whatever the names: empty, one in another, any script. Names
-    are compared to the last byte, whatever their hashes say."""
+    """In order of first appearance, compared to the last byte, whatever their hashes say."""
     roll, known = PlayerIndex(), dict[str, int]()
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
@@ -89,8 +88,7 @@ CHAIN = [
 
 
 def test_rounds_come_in_waves() -> None:
-    """As early as may be; each knows its number, and where it was. A season is cut and taken apart
-    by the numbers of its rounds, whatever waves and ladders they are in."""
+    """As early as may be; each knows its number, by which a season is cut."""
     found, _ = sessions(*CHAIN)
     x, y = found
     assert [each.batch.heads[0].round_id for each in x.rounds] == ["0", "1", "4", "2", "5"]
@@ -115,20 +113,6 @@ def test_the_first_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
             found = sessions_of(records_of(lines), 100, lambda *_: None, rounds=count)
             numbers = sorted(n for each in found for n in each.numbers.tolist())
             assert numbers == list(range(count))
-
-
-def test_made_up_rounds() -> None:
-    """They come from their seed: the same seed, the same rounds, each with so many different
-    players. They are joined into blocks that are rated as the rounds alone would be."""
-    kind = Kind(players=12, rounds=2300, per_round=4)
-    whole = list(season(kind, 5))
-    assert [each.rows.tolist() for each in season(kind, 6)] != [e.rows.tolist() for e in whole]
-    assert {len(set(each.rows.tolist())) for each in whole} == {4}
-    blocks = list(in_blocks(season(kind, 5)))
-    assert [len(each.rounds) for each in blocks] == [1000, 1000, 300]
-    alone = singly(blocks)
-    assert [each.rows.tolist() for each in alone] == [each.rows.tolist() for each in whole]
-    assert [each.numbers.tolist() for each in alone] == [each.numbers.tolist() for each in whole]
 
 
 def test_a_round_is_dealt_into_small_ones() -> None:

@@ -1,5 +1,4 @@
-"""The standings of past seasons, kept beside a data file: equal to a replay by hand, once, final,
-and the same bytes whoever writes them."""
+"""Standings of past seasons beside a data file: as by hand, once, final, the same bytes."""
 
 import json
 import random
@@ -82,8 +81,7 @@ def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
 
 
 def by_hand(lines: Sequence[Line]) -> list[tuple[str, float, float, float, int]]:
-    """Player, rating, mu, sigma and rounds of all players after these lines, in order. An editor
-    that shares no code with ours applies the corrections; the seasons are left."""
+    """All players after these lines, in order, by an editor that shares no code with ours."""
     editor = Editor()
     for place, line in enumerate(lines):
         editor.feed(place, line)
@@ -117,8 +115,7 @@ def ends_of(lines: Sequence[Line]) -> list[tuple[int, int]]:
 
 @cases("seed", range(5))
 def test_standings_equal_a_replay_by_hand(tmp_path: Path, seed: int) -> None:
-    """Of every season of a random log with all kinds of corrections: who was there, in order, with
-    the same bits; ranks and percentiles by counting."""
+    """Of every season of a random log: who was there, in order, with the same bits and ranks."""
     path, lines = tmp_path / f"{seed}.db", a_log(random.Random(seed), 60)
     lines[20:20] = [{**begins(1), "sigma": 100.0}]
     lines.append(a_correction("season-started", ladder=LADDER, season=1000))
@@ -218,8 +215,7 @@ def test_what_n_means(path: Path) -> None:
 
 
 def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
-    """Nothing is written. A ladder without rounds is refused. A date, in UTC, can name a season; a
-    text that is no number is refused. One that is in the log and not rated yet is not kept."""
+    """Nothing is written. A date can name a season; one that is not rated yet is not kept."""
     submit(path, some_season())
     none = f"ladder {LADDER!r}: no season has ended\n"
     assert keep(path) == none
@@ -235,6 +231,17 @@ def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
 
 class Killed(BaseException):
     """The process ends here."""
+
+
+def keep_one_page(path: Path) -> None:
+    """The process ends when it has written the first page of the standings."""
+
+    def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
+        store.write([*found.page(0)], summary.ended_at)
+        raise Killed
+
+    with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
+        keep(path)
 
 
 def test_killed_between_pages(path: Path) -> None:
@@ -262,13 +269,7 @@ def test_killed_between_pages(path: Path) -> None:
 def test_other_terms_do_not_mix(path: Path) -> None:
     """If a part is written by one listing, another one writes no rest."""
     submit(path, [*some_season(), begins(1)])
-
-    def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
-        store.write([*found.page(0)], summary.ended_at)
-        raise Killed
-
-    with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
-        keep(path)
+    keep_one_page(path)
     with patch.object(Ladders, "views", lambda *_: Views(tiers=(Tier(name="all"),))):
         why = refused(path)
     assert "1 page of season 0 were written by other parameters, listing or tiers" in why
@@ -321,13 +322,7 @@ def test_erase_waits_for_a_season_that_is_written_in_part(path: Path) -> None:
     """With another name in it, nobody could write the rest. Nothing has changed then."""
     submit(path, [*some_season(), begins(1)])
     erase = "erase", "p1", "--pseudonym", "somebody", "--data", path
-
-    def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
-        store.write([*found.page(0)], summary.ended_at)
-        raise Killed
-
-    with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
-        keep(path)
+    keep_one_page(path)
     before = rows_of(path)
     assert failed(*erase) == (
         f"ladder {LADDER!r}, season 0: only a part of its standings is written: run "
@@ -344,8 +339,7 @@ def test_erase_waits_for_a_season_that_is_written_in_part(path: Path) -> None:
 def test_standings_that_are_written_in_part_are_not_copied(
     path: Path, pseudonym: Pseudonym | None
 ) -> None:
-    """To another place, under another name or not, also if it was begun after the check. What is
-    written in whole is copied with all that was there."""
+    """Also if it was begun after the check. What is written in whole is copied with all of it."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
     source, target = an_empty_place(), an_empty_place()
@@ -384,8 +378,7 @@ def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
 def test_an_erasure_that_stops_before_the_standings_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opens the data file next to write puts them in their place, and `season-standings`,
-    too."""
+    """By whoever opens the data file next to write, and by `season-standings`."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
     rename = Path.replace

@@ -128,8 +128,7 @@ def test_all_factors_and_the_mode_move_alike() -> None:
 
 
 def test_codes_as_numbers() -> None:
-    """Codes are drawn as the numbers that they stand for: all lie off by the same part of a step,
-    and their weights and slopes are the same, to float32."""
+    """All lie off by the same part of a step; weights and slopes are the same, to float32."""
     for config in CODED:
         coded = beliefs_of(config)
         whole = Beliefs(coded.header.copy(), factors_of(coded).copy())
@@ -149,8 +148,7 @@ def test_codes_as_numbers() -> None:
 
 
 def test_diffusion_by_a_season() -> None:
-    """Of Elo-MMR: mu stays the mode, and the weights sum to sigma^-2, as after any diffusion; by
-    rho a part of each factor moves into the Gaussian."""
+    """Of Elo-MMR: mu stays the mode, the weights sum to sigma^-2, and rho holds."""
     for season in (HALF, WIDE):
         beliefs = beliefs_of(MMR_IN_FULL)
         was = logistic_weight(beliefs)
@@ -240,8 +238,7 @@ def test_headers_alone_give_the_same_bits(
 
 
 def test_a_seeded_prior_moves_as_the_one_that_is_remembered() -> None:
-    """A seeded belief has no performance yet. After its first round the prior that it remembers
-    is drawn as it was before the round, or else the round would be estimated otherwise."""
+    """Or else the round after a seed would be estimated otherwise a second time."""
     for config in ALL:
         rule = rule_of(config, (HALF,))
         mu = np.array([1700.1, 1023.7, -12.34])
@@ -285,8 +282,7 @@ def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
 
 
 def test_what_was_before_is_not_drawn() -> None:
-    """The previous mu, sigma and season are those that were published and stored. A season that
-    keeps all changes nothing but the number of seasons."""
+    """The previous values are those published. A season that keeps all changes its number only."""
     for config in ALL:
         was, after = beliefs_of(config).header, season_and_round(config, HALF).header
         assert was["mu"].tolist() == after["previous_mu"].tolist(), config

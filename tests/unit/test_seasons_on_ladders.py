@@ -6,24 +6,17 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-import pytest
 
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.rate import rating_lines
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.estimation import PendingRounds
-from stream_rater.pipeline.parts import decoder, schema
-from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater import changes
-from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
 from stream_rater.rating.stages import rule_of
-from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from tests.builders.machines import CONFIG
@@ -52,15 +45,6 @@ STARTS: Mapping[int, tuple[tuple[str, Season], ...]] = {
     121: (("a", THIRD), ("b", SECOND)), 200: (("a", SECOND), ("b", THIRD), ("d", THIRD)),
 }  # fmt: skip
 """Which seasons start before the round at an offset."""
-
-
-def seasons_at(ladder: str, offset: int) -> tuple[Season, ...]:
-    return tuple(
-        season
-        for start, some in STARTS.items()
-        for name, season in some
-        if start <= offset and name == ladder
-    )
 
 
 def pieces(at_once: int) -> Iterator[list[Record]]:
@@ -101,95 +85,6 @@ def test_at_once_as_one_by_one() -> None:
                 assert records_of(one_by_one) == records_of(together)
 
 
-def test_deltas_add_up() -> None:
-    """In all seasons, each event begins at the values that the last one published."""
-    replay, published = replayed(LADDERS, 7)
-    last: dict[Player, RatingChanged] = {}
-    sums: dict[Player, float] = {}
-    for each in published:
-        who = each.ladder, each.player
-        before = last.get(who)
-        if before is None:
-            assert each.previous_mu in (1500.0, OTHER.initial_mu)
-            sums[who] = each.previous_mu
-        else:
-            assert (before.mu, before.sigma) == (each.previous_mu, each.previous_sigma)
-            assert before.rating == each.previous_rating or before.ladder == "a"  # it changes
-        sums[who] += each.mu - each.previous_mu
-        last[who] = each
-    assert len(last) > 100
-    for name, pool in replay.pools.items():
-        for player, header in pool:
-            assert sums[name, player] == pytest.approx(float(header["mu"]), rel=1e-14)
-    seen = {(name, int(h["season"])) for name, pool in replay.pools.items() for _, h in pool}
-    assert {("a", 4), ("b", 3), ("c", 1), ("d", 1), ("d", 2)} <= seen
-
-
-class Stream:
-    """Both stages on records, as workers do it but for their logs."""
-
-    def __init__(self) -> None:
-        self.validator = RecordValidator(LADDERS, 10)
-        self.records: dict[Player, bytes] = {}
-        self.published: list[RatingChanged] = []
-
-    def pending(self, of: Record) -> PendingRounds | None:
-        """The round in a record, if it changes anything."""
-        rounds, _ = self.validator.decode([of])
-        if not self.validator.round_decoder.informative(rounds).all():
-            return None
-        return estimation.pending_rounds([of], rounds, SHARDS)
-
-    def estimated(self, pending: PendingRounds) -> Part:
-        """Stage 1, from the stored beliefs."""
-        stored = [self.records.get(p, bytes(record.HEADER_SIZE)) for p in pending.rounds.players()]
-        headers = record.read_headers(b"".join(each[: record.HEADER_SIZE] for each in stored))
-        found = estimation.classified(pending, headers, np.ones(pending.count, np.bool_))
-        assert found.ready is pending
-        offset = int(pending.offsets[0])
-        return estimation.estimate(
-            pending, headers, self.validator.round_decoder.ratings, SHARDS,
-            lambda ladder, _: seasons_at(ladder, offset),
-        )  # fmt: skip
-
-    def apply(self, *parts: Part) -> None:
-        """Stage 2, all in one call."""
-        messages = [schema.encode(part) for part in parts]
-        parts_ = [QueuedPart(i, 0, decoder.read(each)) for i, each in enumerate(messages)]
-        batch = ShardBatch({0: parts_})
-        stored = StoredShard(Position(0), [self.records.get(p) for p in batch.players[0]])
-        change = changes.compute_changes(batch, {0: stored})[0]
-        self.records |= dict(change.beliefs)
-        self.published += [rating_changed_from_json(each.value) for each in change.events]
-        again = StoredShard(change.position, [self.records[p] for p in batch.players[0]])
-        assert list(changes.build_events_again(0, batch, again, 0)) == list(change.events)
-
-
-def test_the_stream_as_the_replay() -> None:
-    """The same records and events; and a round that was applied before a crash is estimated from
-    the same prior again. An updater that was away applies rounds of several seasons at once."""
-    stream, at_once, parts = Stream(), Stream(), list[Part]()
-    for each in ROUNDS:
-        pending = stream.pending(each)
-        if pending is not None:
-            part = stream.estimated(pending)
-            players = list(pending.rounds.players())
-            before = record.decode([stream.records.get(p) for p in players], 1, 0.0, 1.0)
-            stored = estimation.posteriors(part, pending, before)
-            stream.apply(part)
-            assert stored.strings() == [stream.records[player] for player in players]
-            again = stream.estimated(pending)
-            assert part.evidence.tobytes() == again.evidence.tobytes()
-            assert part.rules == again.rules
-            parts.append(part)
-        if each.offset == 140:
-            at_once.apply(*parts)
-            assert (at_once.records, at_once.published) == (stream.records, stream.published)
-    replay, published = replayed(LADDERS, 1)
-    assert stream.records == records_of(replay)
-    assert stream.published == published
-
-
 def test_a_wave_of_ladders_with_seasons_and_without() -> None:
     """Rounds of one configuration are estimated apart where their ladders' seasons differ."""
     config = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -225,8 +120,7 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
 
 
 def test_a_player_without_rounds_left_is_a_newcomer() -> None:
-    """The player's last offset stays known, since an older round is not fresh for the player. The
-    values that were last published stay known, too."""
+    """The last offset and the values that were last published stay known."""
     rule = rule_of(CONFIG, (FIRST,))
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
@@ -249,8 +143,7 @@ def test_a_player_without_rounds_left_is_a_newcomer() -> None:
 
 
 def test_readers_see_a_season_at_once() -> None:
-    """`rate` shows beliefs as drawn, also of those who have not played since, and stored
-    records."""
+    """`rate` shows beliefs as drawn, also of those who have not played, and stored records."""
     replay = replayed(LADDERS, COUNT)[0]
     pool = replay.pools["d"]
     for season in (FIRST, Season(9, 0.0, 250.0)):

@@ -1,5 +1,4 @@
-"""The door takes seeds and resets, and sends a seed before a round that asks for one; and what is
-not valid, of rounds, too."""
+"""The door takes seeds, sends one before a round that asks for it, and refuses the invalid."""
 
 import asyncio
 import json
@@ -149,8 +148,7 @@ async def test_what_is_not_valid_is_not_written(
 async def test_a_ladder_that_takes_no_corrections_takes_no_seeds(
     place: DoorPlace, client: Client, body: dict[str, Any]
 ) -> None:
-    """Whoever may report its rounds must not set ratings; nor does a round with `seed_from`. Of an
-    unknown kind, the text names those that there are."""
+    """Nor a round with `seed_from`. Of an unknown kind, the text names those that there are."""
     answer = await client.post("/v1/ladders/asia/corrections", body)
     assert (answer.status, answer.code) == (422, "unknown-ladder")
     answer = await client.post(AT, {**body, "event_type": "players-seeds"})
@@ -303,9 +301,7 @@ class Live:
 
 
 def test_who_begins_with_what(tmp_path: Path) -> None:
-    """Those who have a rating there, and none here; on the scale of the ladder, with a newcomer's
-    sigma at most, and as if after one round; nobody who was removed from either ladder. Before the
-    first round everybody begins; a system without sigma gets none, and its floor holds."""
+    """Who has a rating there and none here, on this scale, as after one round; nobody removed."""
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1500.0, 350.0, 1), "cy": (1, 1, 3),
                            "emptied": (1500.0, 350.0, 0)}  # fmt: skip
@@ -330,8 +326,7 @@ def test_who_begins_with_what(tmp_path: Path) -> None:
 
 
 def test_the_greatest_sigma(tmp_path: Path) -> None:
-    """Of all is what the caller says, or else a newcomer's; the cut ones are counted. Numbers that
-    no seed can have are brought in, so that one player does not cost all others their seed."""
+    """Is the caller's, or a newcomer's; the cut ones are counted, and mad numbers brought in."""
     rating = DEFAULT_RATING
     given = np.array([1500.0, 1600.0]), np.array([80.0, 200.0])
     found = brought(rating, rating, *given, Taken(150.0, 250.0))

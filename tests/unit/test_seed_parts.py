@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record
@@ -137,25 +136,6 @@ def rows_of(parts: list[tuple[int, SeedPart]]) -> Iterator[tuple[int, str, int, 
     for shard, each in parts:
         columns = each.names.texts(), each.offset.tolist(), each.mu.tolist()
         yield from ((shard, *row) for row in zip(*columns, strict=True))
-
-
-def test_every_row_goes_to_the_shard_of_its_player() -> None:
-    """Those of adjacent records are in one part. Their players have a pending part."""
-    names = [f"p{i}" for i in range(40)]
-    parts, players = sent_of(
-        seeding_record(3, *names[:25]), seeding_record(8, *names[25:], mu=1111.0)
-    )
-    homes = shards_of(names, SHARDS).tolist()
-    due = {
-        (home, name, 3 if i < 25 else 8, 1700.0 if i < 25 else 1111.0)
-        for i, (name, home) in enumerate(zip(names, homes, strict=True))
-    }
-    found = list(rows_of(parts))
-    assert (set(found), len(found), len(parts)) == (due, 40, SHARDS)
-    assert {shard: len(each) for shard, each in players.items()} == {
-        shard: homes.count(shard) for shard in range(SHARDS)
-    }
-    assert all(part.shards == SHARDS for _, part in parts)
 
 
 @cases("kind", ["seed", "reset"])

@@ -10,7 +10,6 @@ import structlog
 from msgspec import structs
 
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config.ladders import Ladder
 from stream_rater.contract.events import Round, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
@@ -25,18 +24,13 @@ from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import seed_changed
-from stream_rater.rounds.batch import OneRound
-from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.rounds.seed_records import Seed
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
 from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, RULE
-from tests.builders.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
-from tests.rounds import as_json, ranked
+from tests.builders.seeding import TIME, seed_part
 
 
 def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:
@@ -73,9 +67,7 @@ def header_of(data: bytes) -> np.void:
 
 
 def test_who_takes_a_seed_or_a_reset() -> None:
-    """A seed is for players without a round: one who is new, and one whose rounds were all voided
-    before. A reset is for players with a round; a newcomer is not written, and so not counted as
-    absent. A part that changes nothing moves the position."""
+    """A seed is for players without a round, a reset for others. No effect moves the position."""
     stored = [None, belief(), belief(rounds=0), belief(rounds=0, last=9), belief(last=9)]
     change = applied(seed_part((9, "abcde")), *stored)
     assert [player for (_, player), _ in change.beliefs] == ["a", "c"]
@@ -89,38 +81,6 @@ def test_who_takes_a_seed_or_a_reset() -> None:
     change = applied(seed_part((9, "ab")), belief(), belief(last=9))
     assert (len(change.beliefs), len(change.events), change.position.applied) == (0, 0, 1)
     assert again(seed_part((9, "ab")), change, [belief(), belief(last=9)]) == []
-
-
-def test_records_are_those_of_a_replay() -> None:
-    """Byte for byte, in a season, after rounds that the season has not drawn yet."""
-    seasons = (Season(1, 0.5, 200.0), Season(2, 0.25, 100.0))
-    pool = Pool(Ladder(rating=CONFIG), seasons[:1])
-    decoder = RoundDecoder(LADDERS)
-    for offset in range(3):
-        value = as_json(*ranked([1, 2, 3], ["a", "b", "c"]), round_id=f"r{offset}", ladder="a")
-        pool.rate(OneRound(decoder.decode([Record(0, offset, value, received_s=4e9)])[0]), offset)
-    pool.start_season(seasons[1])
-    stored = [pool.belief_bytes(each) for each in "abc"]
-    rule = rule_of(CONFIG, seasons)
-    given = [
-        read(seeding_record(5, "d", "e", mu=1333.3, sigma=77.7, rounds=300)),
-        read(resetting_record(6, "a", mu=1400.1)), read(resetting_record(7, "b", sigma=250.0)),
-    ]  # fmt: skip
-    for each in given:
-        pool.seed(each)
-    first, *others = (_as_part(each, rule) for each in given)
-    found = dict(applied(first, None, None).beliefs)
-    for part, old in zip(others, stored, strict=False):
-        found |= dict(applied(part, old).beliefs)
-    assert found == {("a", each): pool.belief_bytes(each) for each in "deab"}
-
-
-def _as_part(seed: Seed, rule: RatingRule) -> SeedPart:
-    head = RecordInPart(seed.offset, seed.time, seed.round_id, seed.head.completed_at)
-    return SeedPart(
-        seed.kind, "a", rule, [head], np.zeros(len(seed), np.int64), seed.names, seed.mu,
-        seed.sigma, seed.rounds, 1,
-    )  # fmt: skip
 
 
 NAMES = ["ann", "b:b", "%", 'c"d', "ü", "e\\", "f" * 128]
@@ -182,8 +142,7 @@ def test_events_before_the_committed_offset_are_published() -> None:
 
 
 def test_rows_are_counted_by_what_they_did() -> None:
-    """Applied, applied before, and without effect, which is also logged; and seeds that are
-    sent."""
+    """Applied, applied before, and without effect, which is logged; and seeds that are sent."""
     metrics = Metrics()
     part, records = seed_part((9, "abcd")), [None, belief(), belief(), belief(last=9)]
     change = compute_given(batch_of(part), {0: StoredShard(Position(), records)})[0]

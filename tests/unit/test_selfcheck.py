@@ -1,6 +1,4 @@
-"""The release's test vector: every bit of a rating, on every machine. What kernels allocate they
-free: pieces that count no references could leak, or free twice. Times have nothing in them that
-happens once: compiling, loading, touching first."""
+"""The release's test vector, kernels that leak nothing and load warm, and times without them."""
 
 import math
 import os
@@ -39,8 +37,7 @@ WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
 
 
 def test_this_machine_computes_the_releases_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `run` checks at its start; whoever changes a bit changes KERNEL_VERSION and EXPECTED.
-    The error names both vectors. No system is forgotten."""
+    """Who changes a bit changes KERNEL_VERSION and EXPECTED. No system is forgotten."""
     selfcheck.check()
     monkeypatch.setattr(selfcheck, "EXPECTED", "0" * 16)
     with pytest.raises(ArithmeticMismatch, match="expects 0000000000000000"):

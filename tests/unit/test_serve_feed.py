@@ -1,5 +1,4 @@
-"""Changes for clients that follow: each is sent once, in order, wherever a client was before.
-Questions that take long: by turns, no more than so many."""
+"""Changes for clients, each once and in order; and long questions, by turns and bounded."""
 
 import asyncio
 import functools
@@ -63,8 +62,7 @@ def _short(text: bytes) -> str:
 
 @in_a_loop
 async def test_a_client_that_is_ahead_of_this_process() -> None:
-    """What another process has sent it is not sent again, and no id is lower in any partition than
-    its own. One that is cut off while it gets what it missed continues where it was."""
+    """Nothing is sent again, no id goes back, and who is cut off continues where it was."""
     hub = Hub()
     hub.begin([100, 50])
     client = Followed(hub, "103.40")
@@ -82,8 +80,7 @@ async def test_a_client_that_is_ahead_of_this_process() -> None:
 
 @in_a_loop
 async def test_reading_that_begins_again() -> None:
-    """No client gets an event twice, and none misses one: an old one, one that comes back during
-    the second reading, and a new one. Ids do not go back, in whatever partition events come."""
+    """No client gets an event twice, and none misses one. Ids do not go back."""
     hub = Hub()
     hub.begin([0])
     old = Followed(hub)
@@ -107,8 +104,7 @@ async def test_reading_that_begins_again() -> None:
 
 @in_a_loop
 async def test_an_id_beyond_the_end_of_the_topic() -> None:
-    """It is of another topic. Once the end must have been seen, the client begins again, once. A
-    client that is ahead of a process that lags does not."""
+    """Is another topic's: the client begins again, once. One that is ahead of us does not."""
     now = [0.0]
     hub = Hub(lambda: now[0])
     hub.begin([0])
@@ -233,8 +229,7 @@ async def test_addresses_take_turns() -> None:
 
 @in_a_loop
 async def test_a_full_queue_refuses_the_greediest() -> None:
-    """An address may have one that is computed and four that wait. Others have half of what is
-    left."""
+    """One is computed and four wait; others have half of what is left."""
     queue = Queue()
     greedy = queue.ask("a", "a0", "a1", "a2", "a3", "a4", "a5")
     await begun()

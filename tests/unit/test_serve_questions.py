@@ -1,6 +1,4 @@
-"""What `serve` answers while its index is not known to be complete: nothing that may be wrong. What
-it refuses, each mistake by its code, its place and the cure; floods, slow clients, the token; and
-what its answers promise to caches and browsers."""
+"""What `serve` answers of an incomplete index, what it refuses, and how it bears slow clients."""
 
 import asyncio
 import socket
@@ -166,8 +164,7 @@ def outcomes(place: Place, names: Iterable[str]) -> dict[str, str]:
 
 
 def test_an_index_that_is_lost() -> None:
-    """No question is answered, though the ladder was seen a moment ago. A ladder that is not in a
-    whole index is unknown. A player who is not in it may have played since it last followed."""
+    """No question is answered; an absent ladder is unknown, an absent player may have played."""
     place, names = Place(), KNOWN | UNKNOWN
     assert outcomes(place, names) == dict.fromkeys(names, "answered")
     place.index.lost = True
@@ -361,8 +358,7 @@ def test_a_flood_is_slowed_down(server: Server) -> None:
 
 
 def test_headers_of_a_request_count(server: Server, api: ServeThread) -> None:
-    """All but probes, metrics and the document need the very token. Pages of an origin may ask only
-    if it is set; a preflight needs no token. What has not changed is answered by 304."""
+    """The token, origins and their preflights, and tags: what has not changed is a 304."""
     origin = "https://game.example"
     guarded = server.serve(serve_token=TOKEN, serve_cors=origin)
     for given in (None, "Bearer", "Bearer other", f"Basic {TOKEN}"):
@@ -427,9 +423,7 @@ UNWANTED = (
 
 
 def test_a_body_that_nobody_waits_for(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However a request is answered before its body has come: after a byte of it the connection is
-    closed by us. Whose body comes is served on. Who waits for `100 Continue` and is refused may
-    send no body: what follows might be a request, so the connection is closed."""
+    """After a byte of it the connection is closed by us; whose body comes is served on."""
     waits = b"POST /nowhere HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
     with opened(api, waits) as connection:
         assert b" 404 " in connection.makefile("rb").read()

@@ -1,5 +1,4 @@
-"""What is said of servers: of topics that the service or others made, of addresses at which nobody
-answers, and of sentinels."""
+"""What is said of topics, of addresses at which nobody answers, and of sentinels."""
 
 import re
 from collections.abc import Mapping
@@ -124,8 +123,7 @@ def settings_in(table: dict[tuple[str, str], tuple[str, ...]]) -> list[tuple[str
 
 @cases("topic, setting, value", settings_in(REQUIRED | ADVISED))
 def test_a_topic_that_loses_or_may_lose_something(topic: str, setting: str, value: str) -> None:
-    """It is refused, or warned of, in one line: the topic, the setting, its value, what it must or
-    should be, and the command for it, which makes it right."""
+    """It is refused, or warned of, in one line with the command that makes it right."""
     refusals, warnings = verdict_of(topic, setting, value)
     (line,) = refusals or warnings
     refused = value in REQUIRED.get((topic, setting), ())
@@ -139,8 +137,7 @@ def test_a_topic_that_loses_or_may_lose_something(topic: str, setting: str, valu
 
 
 def test_what_keeps_enough_is_accepted() -> None:
-    """It need not be as the service would have made it. What leaves the broker's disk for tiered
-    storage is still in the topic: only a retention deletes it."""
+    """It may be otherwise than the service makes it. Tiered storage still has the records."""
     for where in settings_in(ACCEPTED):
         assert verdict_of(*where) == ([], []), where
     for topic in TOPICS:
@@ -310,8 +307,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def test_the_newest_failover_counts(scene: Scene) -> None:
-    """A sentinel that is cut off with the old master names it. While a failover is in progress, no
-    master is named. One sentinel is enough. An error has the names, or the settings of a login."""
+    """One sentinel is enough. While a failover is in progress, no master is named."""
     for cut_off in "abc":
         scene.says = dict.fromkeys("abc", state(NEW, 4)) | {cut_off: state(OLD, 3)}
         assert scene.finder.find() == NEW
@@ -330,8 +326,7 @@ def test_the_newest_failover_counts(scene: Scene) -> None:
 
 
 def test_they_are_asked_at_intervals(scene: Scene) -> None:
-    """One that did not answer is left out for longer, since it may cost a second each time. A
-    connection that works is kept while no master is named."""
+    """A silent one is left out for longer. A connection that works is kept."""
     assert not scene.finder.names_another(NEW)
     assert scene.asked == []
     scene.now_s += sentinel.LOOK_S

@@ -34,8 +34,7 @@ def taken(parts: Sequence[QueuedPart]) -> tuple[int, str] | None:
 
 
 def test_where_reading_begins() -> None:
-    """Where the store is: a == c, and a < c, where it lost writes. With the call to be settled, a >
-    c: all of it, even where it began before c. What comes from before a seek is ignored."""
+    """At the store's position, or at the call to be settled. What came before a seek is ignored."""
     assert Shard.at(Position(7, 5), 7, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 9, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 5, 1).next_offset == 5
@@ -71,8 +70,7 @@ def test_part_with_players_of_another_shard(shards: int) -> None:
 
 
 def test_part_cut_for_another_number_of_shards() -> None:
-    """For fewer: it changes nothing, though all its players may be at home, since its sender read
-    priors where they were then. For more: this worker is the one that knows of too few."""
+    """For fewer, it changes nothing. For more, this worker is the one that knows too few."""
     shard = among_three(part((100, HERE), shards=2), part((101, HERE), shards=3))
     assert not shard.barrier
     assert [(each.offset, len(each)) for each in shard.cut(1000)] == [(0, 0), (1, 2)]
@@ -85,8 +83,7 @@ def test_part_cut_for_another_number_of_shards() -> None:
 
 
 def test_what_precedes_a_fault_is_applied() -> None:
-    """Then the shard stops: at a gap in the log, at what cannot be decompressed, and at a player
-    who stands twice in a part, which no estimator makes."""
+    """Then it stops: at a gap, at what cannot be decompressed, at a player who stands twice."""
     shard = shard_with("ab")
     shard.read(record(3, part((103, "cd"))))
     assert "[1, 3) are not in the log" in shard.barrier
@@ -104,8 +101,7 @@ def test_what_precedes_a_fault_is_applied() -> None:
 
 
 def test_a_batch_holds_whole_parts() -> None:
-    """A belief of a player in several is read once; a batch ends once it has its rows. Rows that
-    wait fill the memory; a call to be settled does not count, for it must be read whole."""
+    """It ends once it has its rows. A call to be settled does not count: it is read whole."""
     shard = shard_with("ab", "cd", "eb", "f")
     assert cut(shard) == (4, "abcdef")
     assert cut(shard) is None
@@ -117,8 +113,7 @@ def test_a_batch_holds_whole_parts() -> None:
 
 
 def test_settling_comes_first() -> None:
-    """Nothing is cut before; the call is waited for, since its events are rebuilt whole or not at
-    all; a barrier within it stops the shard at once."""
+    """The call is waited for, as its events are rebuilt whole; a barrier in it stops the shard."""
     shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
     assert cut(shard) is None
     assert taken(shard.last_call()) == (2, "abcd")
@@ -147,8 +142,7 @@ def marked(stored: StoredShard, committed: int) -> Shard:
 @cases("committed", [0, 1, 3])
 @cases("stored", [None, b"1"])
 def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> None:
-    """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
-    group is; at the mark itself, and when asked again, it stops at once."""
+    """It is caught up to the mark and not beyond; there, and asked again, it stops at once."""
     shard = marked(StoredShard(NOWHERE, [stored]), committed)
     assert cut(shard) == (1, "ab")
     for last in (shard, marked(StoredShard(Position(1), [stored]), committed)):
@@ -159,8 +153,7 @@ def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> No
 
 
 def test_store_that_was_rebuilt() -> None:
-    """A store that includes the rebuild passes the mark. A store whose `applied` is after the mark
-    never reads it, unless the mark lies within the last call."""
+    """It passes the mark, or never reads it, unless the mark lies within the last call."""
     assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
     assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
     shard = marked(StoredShard(Position(3, 0), [None]), 0)

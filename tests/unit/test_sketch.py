@@ -1,5 +1,4 @@
-"""Factors as codes: a code is the nearest to its numbers, 40 bits in and the same 40 bits out; and
-merging factors keeps what it promises, and costs little."""
+"""Factors as codes of 40 bits, the nearest to their numbers; and merging them costs little."""
 
 import itertools
 import math
@@ -12,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import factor, model, roots
+from stream_rater.rating import factor, model
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.elo_mmr import belief, sketch
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
 from stream_rater.rating.kernels import elo_r
-from stream_rater.rating.model import Beliefs, Codes, newcomers
+from stream_rater.rating.model import Beliefs, newcomers
 
 # --- numbers rounded to what a record holds -------------------------------------------------------
 
@@ -38,8 +37,7 @@ WIDTHS = factor.small_floats(factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_T
 
 
 def test_small_floats_are_in_order() -> None:
-    """The greater the code, the greater the number, from zero on; each has its own code. Weights
-    reach from 2^-15 to just under 2, widths from 1/64 to 768."""
+    """By code, from zero on: weights from 2^-15 to just under 2, widths from 1/64 to 768."""
     for kind, (bits, low, top) in KINDS.items():
         numbers = every(kind)
         assert numbers[0] == 0.0
@@ -71,9 +69,7 @@ def test_rounding_finds_the_nearest(kind: str, part: float) -> None:
 
 @given(st.integers(-40, 40), st.floats(-1e9, 1e9), st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_the_grid_of_performances(grid: int, p: float, mu: float, sigma: float) -> None:
-    """A performance goes to the nearest point, or to the end of the grid. The grid reaches beyond
-    60 sigma and 4 |mu|, and one step coarser would be needless. A scale grows until a weight is
-    under two: by a power of two, and no more than needed."""
+    """It reaches beyond 60 sigma and 4 |mu|, no coarser than needed; scales double when due."""
     step = 2.0**grid
     point, end = factor.grid_code(p, 1.0 / step) * step, (2**19 - 1) * step
     assert abs(point) <= end
@@ -112,48 +108,7 @@ def test_the_code_of_what_a_code_says_is_that_code(code: int, grid: int, halving
 # --- merging --------------------------------------------------------------------------------------
 
 C = math.pi / math.sqrt(3.0)
-STEP, NARROWEST = 2.0**-4, 200.0
-
-
-def in_lanes(given_codes: list[int], kept: int) -> tuple[Codes, Codes, Floats]:
-    """Codes in the first of two lanes, and the same in the other, of which all are kept.
-
-    There is room for one more, and for one that is on its way in.
-    """
-    codes = np.full((len(given_codes) + 2, 2), -1, np.int64)
-    codes[: len(given_codes)] = np.array(given_codes, np.int64)[:, None]
-    lanes = np.zeros((sketch.ROWS, 2))
-    lanes[roots.COUNT], lanes[roots.SCALE], lanes[sketch.KEPT] = len(given_codes), 1.0, (kept, 64)
-    lanes[roots.GRID], lanes[roots.NARROWEST] = STEP, NARROWEST
-    return codes, np.zeros(2, np.int64), lanes
-
-
-def merged(given_codes: list[int]) -> tuple[list[int], int, Floats]:
-    """The codes after one pair is merged, where that is now, and what was written down."""
-    count = len(given_codes)
-    codes, new, lanes = in_lanes(given_codes, kept=count - 1)
-    sketch.merge(codes, new, lanes, 2, count)
-    assert lanes[roots.COUNT].tolist() == [count - 1, count]
-    assert codes[:count, 1].tolist() == given_codes
-    return codes[: count - 1, 0].tolist(), int(lanes[sketch.PLACE, 0]), lanes
-
-
-def test_merging_by_hand() -> None:
-    """Equal factors 100 apart become one in the middle, wider by the 50 on each side; those decayed
-    to nothing become something finite. A merged weight of 2 or more doubles the scale and halves
-    all others'. A fresh factor of variance beta^2 has slope a = C / 2 beta."""
-    near = [factor.code_of(p, 0.5, 0.0, 1.0 / STEP) for p in (1400.0, 1500.0)]
-    far = factor.code_of(2500.0, 0.5, 0.0, 1.0 / STEP)
-    wider = math.sqrt((200.0**2 + 50.0**2) / 200.0**2 - 1.0)
-    assert merged([*near, far])[0] == [factor.code_of(1450.0, 1.0, wider, 1.0 / STEP), far]
-    pair = [factor.code_of(p, 0.0, 0.0, 1.0 / STEP) for p in (1400.0, 1600.0)]
-    (code,), _, _ = merged(pair)
-    assert (factor.performance_of(code, STEP), factor.weight_of(code)) == (1500.0, 0.0)
-    pair = [factor.code_of(p, 1.5, 0.0, 1.0 / STEP) for p in (1400.0, 1401.0)]
-    codes, _, lanes = merged([*pair, far])
-    assert [factor.weight_of(code) for code in codes] == [1.5, 0.25]
-    assert lanes[roots.SCALE].tolist() == [2.0, 1.0]
-    assert pytest.approx(123.0**2, rel=1e-15) == LOGISTIC_VARIANCE / (C / (2.0 * 123.0)) ** 2
+STEP = 2.0**-4
 
 
 def nearest(numbers: list[float], x: float) -> float:
@@ -295,10 +250,7 @@ def errors(kept: int, players: int = 400, rounds: int = 75) -> Floats:
 
 
 def test_the_sketch_is_close_to_the_full_history() -> None:
-    """K factors, rounded, stay near all 75: bounds thrice what 1,000 such histories measured.
-
-    Folding the oldest factor into the Gaussian, as the paper does, breaks all but K = 4's.
-    """
+    """Of all 75 factors, to thrice what 1,000 such histories measured."""
     for kept, mean, most in ((4, 2.2, 27.0), (8, 0.2, 3.5), (12, 0.05, 0.44), (16, 0.035, 0.18)):
         found = errors(kept)
         assert (found.mean() < mean, found.max() < most) == (True, True), kept

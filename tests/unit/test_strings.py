@@ -1,6 +1,4 @@
-"""Columns of strings and their hashes: SipHash-1-3 under the secret key of each process, on which
-no byte depends that the process stores, sends or shows; so ids that were made to share a slot,
-against FNV-1a, are spread over a hash table like any other ids."""
+"""Columns of strings; SipHash-1-3 under a key of each process, on which no stored byte depends."""
 
 import subprocess
 import sys
@@ -148,8 +146,7 @@ def longest_run(table: Hashes) -> int:
 
 
 def test_the_table_of_who_stands_in_a_round() -> None:
-    """`are_distinct` takes the low bits of texts as they are laid out, as the scanner finds them in
-    a round, and as an updater marks them in a part."""
+    """By the low bits, as the scanner finds them in a round, and an updater marks them."""
     ids: Any = colliding()
     rounds, _ = scan([as_json(*ranked(range(1, COUNT + 1), ids))], 16)
     behind_the_ladder: Any = colliding(int(fnv(FNV_START, ["a\xff"])[0]))
@@ -161,8 +158,7 @@ def test_the_table_of_who_stands_in_a_round() -> None:
 
 
 def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`distinct` compares a new name with those that it meets, less than one on average. Names
-    of one hash are distinguished by their bytes: the table is for speed alone."""
+    """Less than one comparison a name. Names of one hash are distinguished by their bytes."""
     compared = 0
     are_same: Any = names_module._are_same
     to_distinct: Any = names_module._distinct
@@ -184,8 +180,7 @@ def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tables_of_marks_and_of_the_roll() -> None:
-    """Players stand together by less than 200, whatever their ladder, among such from which FNV-1a
-    of these ids collides. The laboratory's roll takes the low bits of both halves of a hash."""
+    """No run of 200, among ids from which FNV-1a collides, whatever their ladder."""
     ids, numbers = StringColumn.of(colliding(start=0)), [f"{i:04}\xff" for i in range(10_000)]
     for i in np.flatnonzero(fnv(FNV_START, numbers) % SLOTS == 0).tolist():
         table = PlayerMap()

@@ -87,8 +87,7 @@ def test_a_call_that_never_returns_is_left_behind(
 def test_a_producer_whose_successor_failed_is_not_gone_on_with(
     input_: Input, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka did not take the new one in: there is none until it does. A refused password, with
-    which the call itself only times out, ends the worker."""
+    """There is none until Kafka takes one in. A refused password ends the worker."""
     transactions = transactions_of(Fenced(), input_)
     monkeypatch.setattr(access, "new_producer", lambda *_, **__: Refused())
     for attempt in (transactions.renew, transactions.ready):
@@ -157,8 +156,7 @@ def test_a_setting_that_the_brokers_do_not_take(
 def test_a_producer_that_has_ended_is_replaced(
     input_: Input, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever it says so: before the next transaction, or while one ends, which is in doubt then.
-    One that ends while it is made is trouble."""
+    """Whenever it says so; while a transaction ends, which is in doubt then."""
     ended, made = Ended(KafkaError.INVALID_PRODUCER_EPOCH), Quiet()
     monkeypatch.setattr(access, "new_producer", lambda *_, **__: made)
     transactions = transactions_of(ended, input_)

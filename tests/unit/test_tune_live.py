@@ -1,5 +1,4 @@
-"""`tune --from-topic` as typed, on a log in memory; the entry of the ladders file that it proposes;
-and `Ladder.tune`, on any executor."""
+"""`tune --from-topic` on a log in memory, the entry that it proposes, and `Ladder.tune`."""
 
 import json
 import sys
@@ -63,8 +62,7 @@ Tune = Callable[..., Result]
 
 @pytest.fixture
 def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
-    """Runs the command on a log of these lines, of which one in ten minutes came, by this ladders
-    file (none, if it is empty)."""
+    """Runs the command on a log of these lines, one in ten minutes, by a ladders file or none."""
 
     def run(lines: Sequence[Line], *words: str, file: str = POOR, ladder: str = "l") -> Result:
         home = partition_of(ladder, 3)
@@ -101,8 +99,7 @@ def table(result: Result) -> list[list[str]]:
 
 
 def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) -> None:
-    """With the parameters that are no dimensions, as TOML and as JSON; and it says what that gains.
-    A loss that is less is a gain, and so are more pairs in right order."""
+    """With what is no dimension, as TOML and as JSON, and with what it gains."""
     out = tmp_path / "tuned.json"
     result = tune(rounds(), "--out", str(out))
     ladders = pasted(result, tmp_path)
@@ -143,8 +140,7 @@ def test_what_is_worse_is_not_proposed(
 
 
 def test_the_offset_is_a_day_ahead(tune: Tune, tmp_path: Path) -> None:
-    """By the offsets of the last day: one in ten minutes is 144, each of three. A log with
-    corrections is read again, and the last reading counts. Clocks may go back."""
+    """By the offsets of the last day: 144, each of three. The last reading of a log counts."""
     (change,) = pasted(tune(rounds(200)), tmp_path).ladders["l"].changes
     assert change.from_offset == 3 * 199 + 1 + 3 * 144 + 1
     pace = GrowthForecast()
@@ -175,8 +171,7 @@ def test_only_this_ladders_rounds_count(tune: Tune, tmp_path: Path) -> None:
 
 
 def test_what_the_workers_reject_is_counted(tune: Tune) -> None:
-    """By its code, once, though the log is read three times here; by the ladders file. Whose
-    ladder cannot be read counts, another ladder's does not."""
+    """By its code, once, though the log is read thrice. Another ladder's does not count."""
     large = event(*ranked(list(range(1, 8))), round_id="large", ladder="l")
     bad = [event(round_id=name, ladder=ladder, completed_at="no")
            for name, ladder in (("x", "l"), ("y", "m"))]  # fmt: skip

@@ -1,5 +1,4 @@
-"""The updater, its effects answered by hand: takeovers, replays, refusals and bounds; and the
-protocol's diagrams."""
+"""The updater by hand: takeovers, replays, refusals and bounds; and the protocol's diagrams."""
 
 import re
 from typing import Any
@@ -66,8 +65,7 @@ def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
 
 
 def test_batch_is_applied_then_published(hand: ByHand) -> None:
-    """One call to the store, one transaction with its events and the offset after it. The log may
-    take in the events during the call: they are the same."""
+    """One call, one transaction with its events and the offset after it: the same events."""
     assert owning(hand).offsets == {0: 0}
     last = record(1, part((6, "c")))
     read(hand, record(0, part((5, "ab"))), last)
@@ -81,9 +79,7 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
 
 
 def test_settling_a_call(hand: ByHand) -> None:
-    """A call of a zombie that began before c repeated what was published and continued: only that
-    is published. A call is read on until it is whole, however little a poll brings. If somebody
-    moved the store in that time, this shard begins again."""
+    """Only what follows c is published, once the call is whole, unless the store moved."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
@@ -106,37 +102,6 @@ def test_settling_a_call(hand: ByHand) -> None:
     assert hand.answer(Seek).offsets == {0: 1}
 
 
-def test_store_that_lost_writes_is_replayed_without_events(
-    hand: ByHand, observer: Recorder
-) -> None:
-    """[a, c), cut at c; then as usual."""
-    assert owning(hand, Position(), 2).offsets == {0: 0}
-    read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
-    assert answer_beliefs(hand, Position()) == "ab"
-    assert list(hand.expect(Apply).events) == []
-    position = applied(hand)
-    assert (observer.replayed, observer.refilled) == ([2], [(0, 2)])
-    read(hand)
-    assert answer_beliefs(hand, position) == "c"
-    applied(hand)
-    assert reported(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
-
-
-@cases("lost_at", ["read", "apply"])
-def test_somebody_else_wrote(lost_at: str) -> None:
-    """The position or the compare-and-set shows it. Nothing is published; it is opened again."""
-    hand = updating(Recorder(), 1)
-    owning(hand)
-    read(hand, record(0, part((5, "a"))))
-    if lost_at == "read":
-        answer_beliefs(hand, Position(1, 0, b"\x80"))
-    else:
-        answer_beliefs(hand, Position())
-        hand.answer(Apply, {0: False})
-    opened(hand, {0: Position(1, 0, b"\x80")}, {0: 0})
-    assert hand.answer(Seek).offsets == {0: 0}
-
-
 @cases("found", [Position(1, 0), Position(2, 1, epoch=b"rebuilt")])
 def test_idle_store_that_goes_back_is_noticed(found: Position) -> None:
     """Or that was rebuilt. The position is checked at intervals, even if there is nothing to do."""
@@ -152,9 +117,7 @@ def test_idle_store_that_goes_back_is_noticed(found: Position) -> None:
 
 
 def test_shards_that_are_lost(hand: ByHand) -> None:
-    """In trouble it is not opened, nor one lost and never heard of again. One that is lost and
-    gained in one poll is opened again: others may have had it in between. If shards were added,
-    it ends: who is at home here is known for as many as there were."""
+    """Lost and gained in one poll is opened again. If shards were added, it ends."""
     owning(hand)
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
@@ -207,9 +170,7 @@ APPLIED = Position(7, 6, b"\x80", tail=1)
 def test_store_log_and_group_that_do_not_fit(
     position: Position, committed: int | None, log: Any, said: str
 ) -> None:
-    """Parts were lost: said at once, instead of waiting for them for ever. Or the last record that
-    was applied is another one; or the last call began after c, which no crash does; or Kafka forgot
-    the offset, and applied parts may have been published. A way out is named."""
+    """Lost parts, another record, a call after c, a forgotten offset: said with a way out."""
     hand = gaining(observer := Recorder())
     opened(hand, {0: position}, {0: committed}, **log)
     ((shard, reason),) = observer.refused
@@ -231,8 +192,7 @@ def test_fresh_rows_that_are_not_those_of_the_log(hand: ByHand, observer: Record
 
 
 def test_messages_that_are_not_understood(hand: ByHand, observer: Recorder) -> None:
-    """What precedes a part of another release is applied and published; then the shard stops and
-    says where. A foreign message is reported, and its offset is finished like any other."""
+    """What precedes another release's part is applied; a foreign message is finished."""
     owning(hand)
     read(hand, record(0, part((5, "a"))), record(1, b"\x91\x02"), record(2, part((6, "b"))))
     assert answer_beliefs(hand, Position()) == "a"
@@ -314,8 +274,7 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
 
 
 def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
-    """The first offset is committed before anything is applied, so that later none means forgotten.
-    A poll shows who owns the shard now; it is not read before its offset is there."""
+    """It is committed before anything is applied, so that later none means forgotten."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     hand.answer(ReadBeliefs, {0: ports.StoredShard(NOWHERE, [None])})
     hand.answer(ports.Committed, {0: None})

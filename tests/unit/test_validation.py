@@ -1,12 +1,10 @@
-"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack; and depth, which
-is what a recursive walk over the decoded message counts."""
+"""Every verdict of the contract on `round-completed`, in JSON and MessagePack; and depth."""
 
 import math
 from itertools import product
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,7 @@ from stream_rater.config.ladders import Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.observer import Observer
-from stream_rater.rating.model import DID_NOT_FINISH, newcomers
+from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder
@@ -24,7 +22,7 @@ from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
-from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event, wave_of
+from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event
 
 LIMITS = Limits(max_entries=5)
 LADDERS = Ladders(
@@ -59,8 +57,7 @@ def verdicts(*standings: Any, **fields: Any) -> set[str]:
 
 
 def test_a_valid_round() -> None:
-    """Entries come in order of place, equal ranks as given, unfinished last. The encoding leaves no
-    trace: only msgpack in `content-type` changes the decoder. A header may have no value."""
+    """Entries come in order of place, unfinished last. The encoding leaves no trace."""
     dee, eve = {"player": "dee", "dnf": True}, {"player": "eve", "rank": 2}
     found = read(as_json(dee, CY, BOB, eve, ANN, weight=2, performance_ceiling=1900))
     assert found.players == ["ann", "bob", "eve", "cy", "dee"]
@@ -104,8 +101,7 @@ VALID: list[dict[str, Any]] = [
 
 
 def test_verdicts() -> None:
-    """Odd but within the contract, or each mistake with its code, the same in both encodings; no
-    JSON, or numbers that no float holds; no MessagePack, or strings that are no UTF-8."""
+    """Each mistake has its code, the same in both encodings; what is odd may be valid."""
     due = [*(("valid", fields) for fields in VALID), *REFUSED]
     wrong = [(c, fields, found) for c, fields in due if (found := verdicts(**fields)) != {c}]
     assert wrong == []
@@ -223,8 +219,7 @@ def nested(depth: int) -> Any:
 
 
 def test_limits() -> None:
-    """16 levels, the message's own map included, and the limit's last byte are let pass, one more
-    is not, before anything is parsed. Entries, weight and skew are limited per ladder."""
+    """The last byte and level are let pass, one more is not; other limits are the ladder's."""
     assert verdicts(extra=nested(15)) == {"valid"}
     assert verdicts(extra=nested(16)) == {"too-deep"}
     assert verdict(b"[" * 1_000_000) == "too-deep"
@@ -246,26 +241,6 @@ def test_limits() -> None:
         with pytest.raises(Invalid) as rejection:
             reader.read(data, received_s=received)
         assert rejection.value.code == expected
-
-
-def test_a_wave_joins_its_rounds() -> None:
-    """Rounds become columns, with starts that run on from round to round. A round is informative if
-    somebody finished, and one big tie only if ties are not skipped."""
-    team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
-    rounds = [read(as_json(ANN, BOB, weight=2)), read(as_json(team, CY, performance_ceiling=9))]
-    priors = newcomers(5, 1, 1500.0, 350.0).header
-    priors["mu"] = np.arange(5.0)
-    wave = wave_of(rounds, priors)
-    assert wave.round_starts.tolist() == [0, 2, 4]
-    assert wave.entry_starts.tolist() == [0, 1, 2, 4, 5]
-    assert wave.place.tolist() == [1, 2, 1, 3]
-    assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
-    assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
-    assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    places: list[dict[str, Any]] = [{"dnf": True}, {"rank": 1}]
-    for one, other, due in ((0, 0, [False, False]), (1, 1, [True, False]), (1, 0, [True, True])):
-        found = read(as_json({"player": "a", **places[one]}, {"player": "b", **places[other]}))
-        assert [found.is_informative(skip_all_tied=skip) for skip in (False, True)] == due
 
 
 def test_only_a_number_for_an_id_is_to_be_quoted() -> None:
@@ -329,9 +304,7 @@ def test_unknown_fields() -> None:
 
 
 def test_a_strict_ladder() -> None:
-    """A ladder becomes strict at an offset, as any other limit, so that a replay comes to the same
-    verdicts. Long names are cut, since they go into a header and into the log. A field of another
-    type is reported first, with or without unknown fields."""
+    """From an offset on. Long names are cut; a field of another type is reported first."""
     for offset in (4, 5):
         _, rejections = decoded("later", [ANN, BOB], {"x": 1}, offset=offset)
         assert (rejections == [None]) == (offset < 5)
@@ -389,8 +362,7 @@ STRINGS = [b"\xd9\x02\x91\x91", b"\xda\x00\x02\x91\x91", b"\xdb\x00\x00\x00\x02\
 
 
 def test_depth_by_hand() -> None:
-    """[item, [[0]]] has three levels: the item's own bytes are skipped. A million levels count as
-    limit + 1; a list that claims 2^32 items costs nothing. Escaped brackets in JSON are text."""
+    """An item's own bytes are skipped. Counting ends at limit + 1, and costs nothing."""
     heads = b"\x92", b"\xdc\x00\x02", b"\xdd\x00\x00\x00\x02", b"\x81", b"\xde\x00\x01"
     items = [*EXTENSIONS, *BINARIES, *NUMBERS, *STRINGS, b"\xc0", b"\xe0"]
     for head, item in product((*heads, b"\xdf\x00\x00\x00\x01"), items):

@@ -19,6 +19,7 @@ from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Record
 from stream_rater.operations import verify
 from stream_rater.operations.compare_store import Verdict, compare, same_belief
+from stream_rater.operations.verify import Sample, place_of
 from stream_rater.places import checks, kafka, kafka_topics
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.kafka_topics import UnfinishedRounds
@@ -40,8 +41,7 @@ WINDOW, SHARDS = 100, 3
 
 
 def a_log() -> list[Line]:
-    """Cy and dee are removed; dee met only cy. A round of eve's is voided, a correction
-    rejected."""
+    """Cy, dee and eve are removed by corrections, of which one is rejected."""
     lobbies = [["ann", "bob", "cy"], ["cy", "dee"], ["bob", "ann"], ["cy", "ann", "bob"],
                ["eve", "bob"], ["ann", "bob"]]  # fmt: skip
     rounds = [a_round(i, *names) for i, names in enumerate(lobbies)]
@@ -81,9 +81,7 @@ CORRECTED = changed(ANN, last=REMOVED, previous_mu=7.0, previous_sigma=8.0, prev
 
 
 def test_which_beliefs_are_the_same() -> None:
-    """A corrected one stores the past in its own way, where a correction of its ladder wrote it
-    last; a rebuilt one may have something unannounced, on such a ladder; one of no rounds is
-    none."""
+    """What a correction or a rebuild may write otherwise, where it did; no rounds is none."""
     assert same_belief(ANN, ANN, ())
     assert same_belief(CORRECTED, ANN, {REMOVED})
     assert not same_belief(CORRECTED, ANN, ())
@@ -154,9 +152,7 @@ def corrected_store() -> dict[str, bytes]:
 
 
 def test_a_corrected_store_is_equal() -> None:
-    """Of those who are gone each record counts as explained; refused corrections are counted. A
-    belief that a correction wrote is equal as long as its player has not played since. Players of
-    an amendment that was amended are looked for, though they stand in no round."""
+    """Also of who is gone, who has not played since, and who is in an amended amendment."""
     verdict = verified(corrected_store(), a_log())
     assert verdict.equal, (verdict.missing, verdict.differing)
     assert (verdict.rounds, verdict.beliefs) == (6, 5)
@@ -211,8 +207,7 @@ VETERANS_ROW = 2
 
 
 def test_a_seeded_store_is_equal() -> None:
-    """A reset of somebody unknown leaves nothing. A belief that a voided seed left is found. A
-    rebuilt veteran may name a seed that changed nothing, on a ladder with corrections."""
+    """What a voided seed left is found. A rebuilt veteran may name a seed without effect."""
     verdict = verified(replayed(SEEDED), SEEDED)
     assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
     removed = a_correction("player-removed", player="zed", seed=True)
@@ -276,8 +271,7 @@ def a_service(layout: object) -> KafkaPlace:
 
 
 def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Redis that is down: workers that cannot reach it never catch up. Another duplicate window:
-    differences would be none, and a rebuild, their cure, spoils what is right."""
+    """A Redis that is down, another duplicate window, an unfinished move."""
 
     def down(_: int) -> int:
         raise StoreTrouble("redis: connection refused")
@@ -362,12 +356,33 @@ def test_rejections_are_shown_by_their_codes() -> None:
     )
 
 
+# --- the ladders that `--sample` compares ---------------------------------------------------------
+
+NAMES = [f"ladder-{i}" for i in range(1000)]
+
+
+def test_a_sample() -> None:
+    """It has about its share, is part of every larger one, the same anywhere, and says so."""
+    tenth, fifth = Sample.of(0.1, NAMES), Sample.of(0.2, NAMES)
+    assert 70 < len(tenth.ladders) < 130
+    assert tenth.ladders < fifth.ladders < frozenset(NAMES)
+    assert Sample.of(1.0, NAMES).ladders == frozenset(NAMES)
+    assert place_of("ranked-eu") == 0.37036004154313595
+    assert Sample.of(0.05, NAMES) == Sample.of(0.05, reversed(NAMES))
+    assert Sample.of(0.5, []).ladders == frozenset()
+    one = Sample.of(1e-9, NAMES)
+    assert one.ladders == {min(NAMES, key=place_of)}
+    assert one.described(12, 34_567, 89_000) == (
+        "This is a sample of 1e-09: 1 of 1,000 ladders, 12 of 34,567 players, in a log of 89,000 "
+        "records. Nothing is proven about the others"
+    )
+
+
 # --- whether offsets that the workers left have a record ------------------------------------------
 
 
 class FakeReader:
-    """A reader whose calls return these: an offset of a record, or nothing; the last is repeated.
-    `end`: the end of the log, which the last call reaches."""
+    """Returns these, an offset of a record or nothing; the last call reaches `end`."""
 
     def __init__(self, *found: int | None, end: int = -1) -> None:
         self._found, self._end = [*found], end
@@ -385,15 +400,12 @@ class FakeReader:
         return [] if offset is None else [Record(0, offset, b"")]
 
 
-@cases(
-    ("reader", "expected"),
-    [
-        (FakeReader(7), True),
-        (FakeReader(None, None, 7), True),
-        (FakeReader(9), False),  # it came later
-        (FakeReader(None, end=9), False),
-    ],
-)
+@cases(("reader", "expected"), [
+    (FakeReader(7), True),
+    (FakeReader(None, None, 7), True),
+    (FakeReader(9), False),  # it came later
+    (FakeReader(None, end=9), False),
+])  # fmt: skip
 def test_a_record_is_looked_for(reader: Any, expected: bool) -> None:
     assert kafka_topics._may_have_record(reader, 0, range(5, 9)) == expected
     assert reader.begun == {0: 5}

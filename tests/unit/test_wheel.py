@@ -93,8 +93,7 @@ CHECK = "from stream_rater.runtime import selfcheck; selfcheck.check(); print('t
 
 
 def test_a_wheel_with_kernels_compiles_nothing(carrying: Path, pins: Path, tmp_path: Path) -> None:
-    """Wherever and whenever it is unpacked: in a notebook, by a command, in the test vector. And
-    nothing is written, neither to the package nor to the user's folder."""
+    """Wherever and whenever it is unpacked; and nothing is written anywhere."""
     for place in ("here", "there/at/another/place"):
         home, python = tmp_path / place / "home", str(tmp_path / place / "venv" / "bin" / "python")
         home.mkdir(parents=True)
@@ -118,8 +117,7 @@ def test_a_wheel_with_kernels_compiles_nothing(carrying: Path, pins: Path, tmp_p
 
 
 def test_a_wheel_with_kernels_requires_what_compiled_them(carrying: Path, built: Path) -> None:
-    """And it says for which Python they are. All else is the pure wheel's: all files of the
-    package, and nothing that was made of them; the source package can be built."""
+    """It says for which Python; all else is the pure wheel's, whose source can be built."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert carrying.name.endswith(f"-{python}-{python}-manylinux_2_28_x86_64.whl")
     (pure,) = built.glob("*.whl")

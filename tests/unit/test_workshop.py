@@ -1,7 +1,5 @@
-"""What would be wrong in silence: an environment that `make audit` passes, slow tests that no
-eighth plays, and checks that `make compose` and `make kubernetes` do not count."""
+"""What would be wrong in silence: an environment that is another, and rounds that are lost."""
 
-import io
 import json
 import shutil
 import subprocess
@@ -12,15 +10,13 @@ from pathlib import Path
 
 import audit
 import pytest
-import yaml
 from packaging.utils import canonicalize_name
 
-from cluster import inside
 from containers.load import Load
-from containers.report import Failed, Report
+from containers.report import Failed
 from demonstration.figures import Phase
+from local import python_env
 from local.tools import ROOT
-from tests import eighths
 
 # --- `make audit`: this environment is the lock's, and what is not is found ---
 
@@ -50,18 +46,8 @@ def findings(lock: str) -> list[str]:
     return list(audit.compare(audit.read_lock(lock), audit.installed()))
 
 
-def test_the_locks_requirements_are_understood() -> None:
-    """Pins, markers and hashes: what holds here is what is installed."""
-    locked = audit.read_lock(LOCK)
-    assert all(each.hashes for each in locked.values())
-    assert locked.keys() <= audit.installed().keys()
-    foreign = LOCK + '\nnowhere==1.0 ; sys_platform == "plan9" \\\n    --hash=sha256:00\n'
-    assert audit.read_lock(foreign).keys() == locked.keys()
-
-
 def test_what_differs_from_the_lock_is_found() -> None:
-    """Another version, by name, with both versions; a package that is not installed, one that is
-    not locked, one without a hash."""
+    """Another version, a package too few or too many, and one without a hash."""
     version = audit.read_lock(LOCK)["click"].version
     (found,) = findings(LOCK.replace(f"click=={version}", "click==0.1"))
     assert found == f"click: locked at 0.1, installed is {version}"
@@ -93,70 +79,57 @@ def test_a_changed_file_is_found(tmp_path: Path) -> None:
     assert found.startswith("click: click/core.py ") and "gone" in found
 
 
-# --- eighths: each slow test is in one, and none is lost by another commit ---
+# --- `make setup`: what the service and its demo need ---
 
-GIT = ("-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_commits_take_turns(tmp_path: Path) -> None:
-    """Eight commits in a row play all eighths, and the files of the last one are always played."""
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    turns = set[int]()
-    for number in range(eighths.PARTS):
-        (tmp_path / f"test_{number}.py").write_text("x")
-        for words in (["add", "."], ["commit", "-qm", "more"]):
-            subprocess.run(["git", *GIT, *words], cwd=tmp_path, check=True)
-        turns.add(eighths.eighth_of_commit(tmp_path))
-    assert turns == set(range(eighths.PARTS))
-    assert eighths.changed_files(tmp_path) == {f"test_{eighths.PARTS - 1}.py"}
-    shallow = tmp_path / "shallow"
-    clone = ["git", "clone", "-q", "--depth=1", f"file://{tmp_path}", str(shallow)]
-    subprocess.run(clone, check=True)
-    assert eighths.changed_files(shallow) == set()
-    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True)
-    assert eighths.eighth_of_commit(shallow) == int(head, 16) % eighths.PARTS
+SERVICE, ALL = (
+    audit.read_lock(each.read_text()) for each in (python_env.SERVICE_LOCK, python_env.LOCK)
+)
 
 
-def test_a_failed_eighth_is_played_until_it_passes(tmp_path: Path) -> None:
-    """Another commit's turn does not lose it."""
-    failed = tmp_path / "build" / "failed"
-    assert eighths.chosen("3", failed) == {3}
-    eighths.remember({3}, False, failed)
-    assert eighths.chosen("5", failed) == {3, 5}
-    eighths.remember({5}, True, failed)
-    assert eighths.chosen("5", failed) == {3, 5}
-    eighths.remember({3, 5}, True, failed)
-    assert eighths.chosen("5", failed) == {5}
-    with pytest.raises(ValueError, match="no such eighth: 8"):
-        eighths.chosen("8", failed)
+def test_the_services_lock_is_a_part_of_the_whole() -> None:
+    """The same versions and hashes; what builds the project, and nothing that only tests need."""
+    assert {name: pin for name, pin in SERVICE.items() if ALL.get(name) != pin} == {}
+    assert {"numba", "redis", "confluent-kafka", "starlette", "hatchling", "uv"} <= SERVICE.keys()
+    unwanted = {"pytest", "mypy", "pandas", "playwright", "kubernetes-validate"}
+    assert SERVICE.keys() & unwanted == set()
+
+
+IMPORTS = """
+import importlib, pkgutil, sys
+from importlib.metadata import packages_distributions
+
+class Absent:
+    # Finds no module of the packages that are installed beside those of the service.
+    names = {
+        module for module, packages in packages_distributions().items()
+        if not {each.lower().replace("_", "-") for each in packages} & set(sys.argv[1:])
+    }
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"{name} is absent", name=name)
+
+assert "pytest" in Absent.names and "numba" not in Absent.names
+sys.meta_path.insert(0, Absent())
+import demo, demonstration, stream_rater.cli, stream_rater.operations, stream_rater.serve.http
+for package in (demonstration, stream_rater.cli, stream_rater.operations, stream_rater.serve.http):
+    for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(found.name)
+assert {"numba", "confluent_kafka", "rich", "starlette"} <= sys.modules.keys()
+"""
+
+
+def test_the_demo_and_the_commands_need_no_other_package() -> None:
+    """Every module of theirs can be imported where the others are absent."""
+    path = ":".join(str(ROOT / part) for part in ("deploy", "deploy/tools"))
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, "stream-rater", *SERVICE], cwd=ROOT,
+        env={"PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 # --- checks on an engine or a cluster ---
-
-
-def test_a_failed_check_is_reported_and_counted() -> None:
-    """And the next one is still made."""
-    report = Report("test", out=io.StringIO())
-
-    def fails() -> str:
-        raise Failed("not so")
-
-    assert not report.check("one", fails)
-    assert report.check("two", lambda: "as it should be")
-    assert report.failed == 1
-    reported = [row[:2] for row in report.rows]
-    assert reported == [("one", "FAILED: not so"), ("two", "as it should be")]
-
-
-def test_games_are_under_the_restricted_standard() -> None:
-    """The API server enforces it."""
-    files = [file.read_text() for file in inside.MANIFESTS.glob("*.yaml")]
-    applied = [each for text in files for each in yaml.safe_load_all(text)]
-    spaces = [each["metadata"] for each in applied if each["kind"] == "Namespace"]
-    standard = "pod-security.kubernetes.io/enforce"
-    enforced = {each["name"]: each.get("labels", {}).get(standard) for each in spaces}
-    assert enforced["games"] == enforced["servers"] == "restricted"
 
 
 @dataclass
