@@ -36,7 +36,7 @@ else:
         "Belief": "library.results",
         "Calibration": "library.results",
         "Comparison": "library.results",
-        "Evaluation": "evaluation.measured",
+        "Evaluation": "evaluation.measures",
         "FileResult": "library.results",
         "History": "library.results",
         "InvalidRound": "library.results",

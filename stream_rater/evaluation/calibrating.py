@@ -88,11 +88,11 @@ class Pairs(NamedTuple):
 
     def of(self, chosen: slice | Flags) -> "Pairs":
         """A copy with only these pairs."""
-        return Pairs(*(each[chosen] for each in self))
+        return Pairs._make(each[chosen] for each in self)
 
     def and_then(self, later: "Pairs") -> "Pairs":
         """These pairs, followed by later ones."""
-        return Pairs(*map(np.concatenate, zip(self, later, strict=True)))
+        return Pairs._make(map(np.concatenate, zip(self, later, strict=True)))
 
 
 class Learned(NamedTuple):
