@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from stream_rater.adapters.kafka import envelopes, reader
+from stream_rater.adapters.kafka import envelopes, ladder_events, reader
 from stream_rater.adapters.kafka.consumer import Input
-from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import ANY, PartsProducer, Transactions
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
@@ -52,7 +51,7 @@ class Driver:
         self._stop, self._on_effect = stop, on_effect
         self._parts = PartsProducer(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
-        self._ladder_events = LadderEvents(settings, admin, stop)
+        self._ladder_events = ladder_events.LadderEvents(settings, admin, stop)
         self._rereader = reader.Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False

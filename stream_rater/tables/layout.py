@@ -8,15 +8,13 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Final, NamedTuple, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.tables import names
-from stream_rater.tables.doubts import STATUSES
+from stream_rater.tables import doubts, names, times
 from stream_rater.tables.names import PAIRS, PLACES, ROLES, SCORES, SEATS, TOGETHER, plain
 from stream_rater.tables.reading import Reading
-from stream_rater.tables.times import FORMATS
 
 SHOWN_UNUSED: Final = 6  # The most columns without a role that a description names.
 
@@ -117,11 +115,11 @@ class Finder:
 
     def _ask(self, role: str, places: Sequence[int]) -> None:
         """Fail if several columns may have a role."""
-        if len(places) < 2:
-            return
-        if len({self._columns[place] for place in places}) < len(places):
-            self._twice(places)
         listed = [self._columns[place] for place in places]
+        if len(listed) < 2:
+            return
+        if len(set(listed)) < len(listed):
+            self._twice(places)
         cure = self._reading.by_columns({role: listed[0]})
         self._fail(f"{role} may be {' or '.join(listed)}: say which, as {cure}")
 
@@ -181,15 +179,11 @@ class _Finder(Finder):
             self._given.update({f"player{i}": each for i, each in enumerate(teams, 1)})
 
     def _places(self, role: str, column: str) -> Places:
-        """The places of the columns that the caller names for a role."""
         if column not in self._columns and role == "time":
             column, colon, form = column.rpartition(":")
-            if not colon:
-                column = form
-            elif form in FORMATS:
-                self.layout.time_format = form
-            else:
-                self._fail(f"{form!r} is no form of a time: give {', '.join(FORMATS)}")
+            if colon and form not in times.FORMATS:
+                self._fail(f"{form!r} is no form of a time: give {', '.join(times.FORMATS)}")
+            column, self.layout.time_format = (column, form) if colon else (form, "")
         if role == "share" and column not in self._columns and ":" in column:
             column, _, most = column.rpartition(":")
             if not most.isdecimal() or not int(most):
@@ -279,10 +273,9 @@ class _Finder(Finder):
         others = []
         for word, words in (("score", SCORES), ("rank", PLACES)):
             role = _role_of(side, word)
-            places = self._given.get(role)
-            if places is None and role not in self._without:
-                known = names.names_with(words, names.key_of(side))
-                places = self._named_one(*known)
+            places = self._given.get(role, ())
+            if not places and role not in self._without:
+                places = self._named_one(*names.names_with(words, names.key_of(side)))
                 self._ask(role, places)
             if places:
                 layout.roles[role] = places[:1]
@@ -300,13 +293,12 @@ class _Finder(Finder):
             self.layout.roles[role] = places
 
     def _found(self, role: str) -> Places:
-        taken = {place for places in (*self.layout.roles.values(), *self._given.values())
-                 for place in places}  # fmt: skip
+        taken = {*chain(*self.layout.roles.values(), *self._given.values())}
         together = [i for name in TOGETHER for i in self._named_one(name)]
         if role == "round" and len(together) == len(TOGETHER):
             return tuple(together)
         if role == "status":
-            return tuple(i for i in self._named_one(*STATUSES) if i not in taken)
+            return tuple(i for i in self._named_one(*doubts.STATUSES) if i not in taken)
         sides = self.layout.sides
         if role == "result":
             if sides[0].role == "winner" or len(sides) > 2:

@@ -98,7 +98,8 @@ class LongEvents:
             try:
                 event = self._event(first, [_unpack(self._rows[row]) for row in own])
             except _InRow as error:
-                reject(*error.args, ())
+                line, invalid = error.args
+                reject(line, invalid, ())
             else:
                 yield first, event
         is_said = "team" in self._reading.columns or self._layout.has_members

@@ -19,7 +19,6 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.access import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages, source_commit
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
@@ -91,7 +90,7 @@ class Input:
     ) -> None:  # fmt: skip
         """`prefer_large_fetches`: fetch only while the client's queue is empty."""
         self.topic, self.group, self._settings = topic, group, settings
-        self._deadlines = Deadlines(stop)
+        self._deadlines = access.Deadlines(stop)
         self._lost, self._gained, self._owned = set[int](), set[int](), set[int]()
         self._reading: set[int] = set()
         """Owned partitions whose offset was set by a seek. Nothing is fetched from the others."""
@@ -410,7 +409,7 @@ class Input:
         if self._subscribed:
             if not self._static:
                 self.consumer.unsubscribe()
-            end_s = time.monotonic() + (DRAIN_S if self._static else STOP_GRACE_S)
+            end_s = time.monotonic() + (DRAIN_S if self._static else access.STOP_GRACE_S)
             while self._owned and time.monotonic() < end_s:
                 self.consumer.poll(0.01)
         self.consumer.close()

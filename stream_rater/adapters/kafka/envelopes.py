@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.contract import events
-from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract import corrections, events
 from stream_rater.contract.record import Headers as RecordHeaders
 from stream_rater.contract.record import Record, Trace, header, trace_of
 from stream_rater.contract.submissions import RecordPlace, RejectedRecord
@@ -71,10 +70,10 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     )
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
-    kind, decided_at = header(record.headers, EVENT_TYPE), rejection.decided_at
+    kind, decided_at = header(record.headers, corrections.EVENT_TYPE), rejection.decided_at
     return [
         *envelope.items(),
-        *([(EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
+        *([(corrections.EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
         *(trace.headers() if trace else ()),
         ("error-code", rejection.code.encode()),
         ("error", rejection.message.encode("utf-8", "replace")),
@@ -114,7 +113,7 @@ def rejection_in(record: Record) -> RejectedRecord | None:
     place, names = place_of(record.headers), _Names()
     if place is None:
         return None
-    if not header(record.headers, EVENT_TYPE):
+    if not header(record.headers, corrections.EVENT_TYPE):
         with suppress(*events.UNDECODABLE):
             names = _names(record.value or b"")
     code, detail = header(record.headers, "error-code"), header(record.headers, "error")
@@ -124,7 +123,7 @@ def rejection_in(record: Record) -> RejectedRecord | None:
 def rejected_record(rejection: Rejection) -> RejectedRecord:
     """The same of a rejection that is not in a topic."""
     record = rejection.record
-    is_round = not header(record.headers, EVENT_TYPE)
+    is_round = not header(record.headers, corrections.EVENT_TYPE)
     names = (rejection.ladder, rejection.round_id) if is_round else ("", "")
     place = RecordPlace(record.partition, record.offset)
     return RejectedRecord(place, rejection.code, rejection.message, *names)
@@ -169,7 +168,7 @@ class Sender(ABC):
         """Append one record of this kind that is no round. `subject` is what it is about."""
         now = datetime.now(UTC).isoformat()
         headers = events.cloud_event_headers(uuid.uuid4().hex, kind, now)
-        headers.append((EVENT_TYPE, kind.encode()))
+        headers.append((corrections.EVENT_TYPE, kind.encode()))
         self._send(f"{kind} {subject}".rstrip(), ladder, value, headers, corrects=True)
 
     @abstractmethod

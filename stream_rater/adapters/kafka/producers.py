@@ -17,7 +17,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.access import Deadlines
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.envelopes import Headers, Sender
 from stream_rater.adapters.kafka.records import committing
@@ -111,7 +110,7 @@ class Transactions:
         self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
         self._log.addHandler(DisconnectHandler(self._on_disconnect))
         self._settings, self._input = settings, input_
-        self._deadlines = Deadlines(stop)
+        self._deadlines = access.Deadlines(stop)
         self._longest_s = settings.transaction_timeout_ms / 1000.0
         self._producer: Producer | None = None
         self._doubt = ""
@@ -264,7 +263,7 @@ class PlainProducer:
         """`delivery_s`: how long a message may take until it has failed. `options`: further
         settings of the client, with `_` for `.` in their names."""
         self._settings = settings
-        self._deadlines = Deadlines(stop)
+        self._deadlines = access.Deadlines(stop)
         self._delivery_s = delivery_s
         self._options = access.client_options(settings) | {
             "enable.idempotence": True, "acks": "all", "compression.type": "lz4",

@@ -10,10 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.reader import Reader, record_sums
-from stream_rater.adapters.kafka.season_topic import topic_of
-from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
-from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
+from stream_rater.adapters.kafka import reader, season_topic, topic_rules, topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Trouble
 from stream_rater.contract.record import Record
@@ -47,7 +44,7 @@ class KafkaRoundLog:
             "acks": "all",
             "compression.type": "lz4",
             "linger.ms": LINGER_MS,
-            "message.max.bytes": MESSAGE_BYTES,
+            "message.max.bytes": topic_rules.MESSAGE_BYTES,
             "delivery.timeout.ms": int(1000 * ACKNOWLEDGED_S),
             "queue.buffering.max.messages": MOST_RECORDS,
             "queue.buffering.max.kbytes": 2 * MOST_BYTES // 1024,
@@ -141,7 +138,7 @@ class KafkaRoundLog:
 
     def _connect(self) -> bool:
         try:
-            admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
+            admin = topics.Admin(self._settings, request_timeout_s=topics.REQUEST_TIMEOUT_S)
             topic = admin.topics.rounds
             (partitions,) = admin.partitions_of(topic)
             ends = admin.ends(topic, partitions)
@@ -237,7 +234,7 @@ class KafkaLog:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
+        self._admin = topics.Admin(settings, request_timeout_s=topics.REQUEST_TIMEOUT_S)
 
     def changed(self) -> "KafkaTopic":
         """The events of `rating-changed`."""
@@ -247,7 +244,7 @@ class KafkaLog:
 
     def standings(self) -> "KafkaTopic | None":
         """The records of `season-ended`; None if there is no such topic yet."""
-        topic = topic_of(self._settings)
+        topic = season_topic.topic_of(self._settings)
         partitions = self._admin.partitions_if_any(topic)
         if partitions is None:
             return None
@@ -260,10 +257,12 @@ class KafkaLog:
 class KafkaTopic:
     """A topic. The methods raise LogTrouble or Denied."""
 
-    def __init__(self, settings: Settings, admin: Admin, topic: str, partitions: int) -> None:
+    def __init__(
+        self, settings: Settings, admin: topics.Admin, topic: str, partitions: int
+    ) -> None:
         self._settings, self._admin, self._topic = settings, admin, topic
         self.id, self.partitions = f"{topic}:{admin.topic_id(topic)}", partitions
-        self._reader = Reader(settings, topic)
+        self._reader = reader.Reader(settings, topic)
 
     @property
     def forgets_s(self) -> float:
@@ -284,7 +283,7 @@ class KafkaTopic:
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
         """By partition, the checksum of the record at an offset before the end; None: no record."""
-        return record_sums(self._settings, self._admin, self._topic, offsets)
+        return reader.record_sums(self._settings, self._admin, self._topic, offsets)
 
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin at these offsets."""

@@ -20,9 +20,8 @@ from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract import season_ended
+from stream_rater.contract import events, season_ended
 from stream_rater.contract.errors import Denied, LogTrouble, Outdone
-from stream_rater.contract.events import cloud_event_headers
 
 FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 """The errors of a writer that a newer one has ended."""
@@ -89,7 +88,7 @@ class SeasonTopic:
         def send(producer: Producer) -> None:
             transactions.produce_all(producer, self._topic, (
                 (self._partition, each.key, each.value,
-                 cloud_event_headers(each.key.decode(), each.kind, time_))
+                 events.cloud_event_headers(each.key.decode(), each.kind, time_))
                 for each in messages
             ))  # fmt: skip
 

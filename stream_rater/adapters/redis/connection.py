@@ -13,8 +13,7 @@ import hiredis
 import redis
 from redis.asyncio import ConnectionPool
 
-from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.login import login_of
+from stream_rater.adapters.redis import client, login
 from stream_rater.adapters.redis.sentinel import MasterFinder, Place, is_sentinel, parsed
 from stream_rater.config.settings import Settings
 
@@ -36,7 +35,7 @@ class Dialer:
         self.has_sentinels = self._finder is not None
         """Whether sentinels name the server."""
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
-        self.login = login_of(settings)
+        self.login = login.login_of(settings)
         self._master: Place | None = None
         """The master to which the last connection was made, if sentinels name it."""
         self.masters = 0

@@ -13,9 +13,8 @@ from urllib.parse import unquote
 
 import redis
 
+from stream_rater.adapters.redis import encoding, login
 from stream_rater.adapters.redis.client import connect, servers, translated_failures
-from stream_rater.adapters.redis.encoding import position_key
-from stream_rater.adapters.redis.login import login_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch
@@ -187,7 +186,7 @@ class StoreMetadata:
 
         def clear() -> None:
             mark()
-            unfinished = {position_key(shard).encode() for shard in range(shards)}
+            unfinished = {encoding.position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
                 self._client.hset(key, "epoch", epoch)
                 for name in ("applied", "start"):
@@ -228,7 +227,7 @@ def drop_index(settings: Settings, now_s: float | None = None) -> int:
     release has kept the index since KEEP_S ago.
     """
     client = connect(settings)
-    with translated_failures(login_of(settings)):
+    with translated_failures(login.login_of(settings)):
         if now_s is not None and client.zcount(VIEWS, now_s - KEEP_S, "+inf"):
             raise BadConfiguration(
                 "a `serve` of an earlier release keeps the index in Redis: stop all of them, and "

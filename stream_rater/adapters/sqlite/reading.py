@@ -12,8 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite import log, names, store
-from stream_rater.adapters.sqlite.database import connect_reader, error_of
+from stream_rater.adapters.sqlite import database, log, names, store
 from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
 from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
 from stream_rater.columns.player_column import PlayerColumn
@@ -39,7 +38,7 @@ class DataFile:
 
     def __init__(self, path: Path) -> None:
         self.path = names.real(path)
-        self._connection = connect_reader(self.path)
+        self._connection = database.connect_reader(self.path)
         self._same = names.SameFiles(self.path)
         self._recent: Mapping[int, dict[Player, bytes]] = {}
         """By shard, the beliefs that are not merged yet, during a snapshot."""
@@ -69,7 +68,7 @@ class DataFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise error_of(error, self.path, LogTrouble) from None
+            raise database.error_of(error, self.path, LogTrouble) from None
 
     @contextmanager
     def _together(self) -> Iterator[None]:
