@@ -159,8 +159,7 @@ def _new(
     logger: logging.Logger,
 ) -> Client:  # fmt: skip
     """A client that shows who it is by the present password or token."""
-    login = logins.login_of(settings)
-    given = dict(options)
+    login, given = logins.login_of(settings), dict(options)
     if login is not None:
         given["error_cb"] = noting_refusals(options.get("error_cb"))
     try:
@@ -225,10 +224,9 @@ def _security(settings: Settings) -> dict[str, Any]:
         }
     if tls:
         given |= {
-            "ssl.ca.location": settings.kafka_ssl_ca,
+            "ssl.ca.location": settings.kafka_ssl_ca, "ssl.key.location": settings.kafka_ssl_key,
             "ssl.certificate.location": settings.kafka_ssl_certificate,
-            "ssl.key.location": settings.kafka_ssl_key,
-        }
+        }  # fmt: skip
     return {name: value for name, value in given.items() if value}
 
 
@@ -254,11 +252,9 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
 # --- waits in slices ------------------------------------------------------------------------------
 # A worker that is asked to stop does not wait much longer.
 
-SLICE_S = 0.25
-"""The length of a slice. A wait notices within this time that the worker is asked to stop."""
+SLICE_S = 0.25  # The length of a slice: so soon a wait notices that the worker is asked to stop.
 STOP_GRACE_S = 3.0  # The longest time that a wait continues after the worker is asked to stop.
-ABANDON_S = 10.0
-"""How long a call of the client may take beyond its time-out, until it counts as hanging."""
+ABANDON_S = 10.0  # How long a call may take beyond its time-out, until it counts as hanging.
 
 
 def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
@@ -277,12 +273,11 @@ def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="send-offsets", daemon=True).start()
+    most_s = timeout_s + ABANDON_S
     try:
-        return outcome.result(timeout_s + ABANDON_S)
+        return outcome.result(most_s)
     except TimeoutError:
-        raise LogTrouble(
-            f"kafka: a call did not return within {timeout_s + ABANDON_S:g} s"
-        ) from None
+        raise LogTrouble(f"kafka: a call did not return within {most_s:g} s") from None
 
 
 class Deadlines:

@@ -95,7 +95,6 @@ class Driver:
         return outcome
 
     def _abort_open(self) -> None:
-        """Abort the transaction that was begun before its Publish."""
         if self._open.events is not None:
             self._open = NOT_OPEN
             self._transactions.abort()
@@ -208,7 +207,6 @@ class Driver:
         self._transactions.run(send, offsets, tails)
 
     def _begin(self, events: Collection[ports.Event]) -> None:
-        """Begin a transaction and send the events."""
         messages = envelopes.change_messages(Events.encoded(events))
         topic, produce_all = self._admin.topics.changed, self._transactions.produce_all
         self._transactions.begin(lambda producer: produce_all(producer, topic, messages))

@@ -59,10 +59,8 @@ class Login:
         self._lock = threading.RLock()
         self._began_s = self._last_s = 0.0
         """When the present series of refusals began, and its last refusal."""
-        self._refused = False
-        """Whether there has been a refusal since the password changed."""
-        self._changed_s = -math.inf
-        """When the password last changed."""
+        self._refused = False  # Whether there has been a refusal since the password changed.
+        self._changed_s = -math.inf  # When the password last changed.
 
     def adopt(self, client: Any, password: str) -> None:
         """Let a new client, made with this password, show the present one and all later ones."""
@@ -132,8 +130,7 @@ def login_of(settings: Settings) -> Login | None:
         return None
     key = settings.kafka, settings.kafka_sasl_username, file, mechanism
     with _lock:
-        found = _logins.get(key)
-        if found is None:
+        if (found := _logins.get(key)) is None:
             found = Login(settings.kafka_sasl_username, settings.kafka_sasl_password, file)
             _logins[key] = found
         return found

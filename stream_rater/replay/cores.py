@@ -23,8 +23,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.files import prefetched
 
 T = TypeVar("T")
-LEAST_PIECE = 2048
-"""The fewest players in a piece of a wave. A smaller one is hardly worth its hand-over."""
+LEAST_PIECE = 2048  # The fewest players in a piece of a wave: fewer are not worth a hand-over.
 
 
 class Cores:

@@ -28,8 +28,7 @@ from stream_rater.replay.cores import Cores
 from stream_rater.rounds import lines, seed_records
 from stream_rater.rounds.decoder import RoundDecoder
 
-LONG_LOG = 1_000_000
-"""From so many records on, other processes read; to start them takes the time of some 100,000."""
+LONG_LOG = 1_000_000  # From so many records on, processes read: to start them takes some 100,000.
 MOST_PROCESSES = 4  # The most processes that read. So many keep one that rates busy.
 MOST_AHEAD = 4  # The number of batches that are validated ahead of the replay.
 END = b"end"  # What a process sends last.
@@ -53,11 +52,9 @@ class LogReader(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of offsets."""
         return sum(self.ends.values())
 
     def records(self) -> lines.RecordBatches:
-        """All records."""
         return lines.RecordBatches(lambda: self.source(self.ends))
 
     @contextmanager

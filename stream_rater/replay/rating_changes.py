@@ -151,7 +151,6 @@ class Standings:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all standings."""
         columns = self._rating, self._mu, self._sigma, self._rounds
         names = msgspec.msgpack.encode((self.ladder, self.season, self._tier, self._names))
         return season_ended.digest_of(
@@ -182,7 +181,6 @@ class Standings:
     def summary(
         self, offset: int, started_at: str | None, ended_at: str
     ) -> season_ended.SeasonKept:
-        """The summary of the season, which ended at this offset."""
         return season_ended.SeasonKept(
             ladder=self.ladder, season=self.season, started_at=started_at, ended_at=ended_at,
             offset=offset, players=self.players, listed=len(self), pages=self.pages,

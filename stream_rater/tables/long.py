@@ -98,8 +98,8 @@ class LongEvents:
             try:
                 event = self._event(first, [_unpack(self._rows[row]) for row in own])
             except _InRow as error:
-                line, invalid = error.args
-                reject(line, invalid, ())
+                number, why = error.args
+                reject(number, why, ())
             else:
                 yield first, event
         is_said = "team" in self._reading.columns or self._layout.has_members
@@ -124,11 +124,9 @@ class LongEvents:
         except (Invalid, IndexError):
             return True
         number = self._numbers.setdefault(key, len(self._rounds))
-        if number == len(self._rounds):
-            self._rounds.append(None)
-            return True
-        was_there = self._rounds[number] is not None
-        self._rounds[number] = None
+        is_new = number == len(self._rounds)
+        was_there = is_new or self._rounds[number] is not None
+        self._rounds[number : number + 1] = [None]
         return was_there
 
     def _add(self, line: int, cells: Sequence[Any]) -> None:

@@ -82,7 +82,8 @@ class RatingsTable(layout.Finder):
         super().__init__(source.name, source.columns, reading)
         self.name, self.unit = source.name, source.unit
         self._source, self._sigma = source, sigma
-        source.check_header(_is_known)
+        every = {each for groups in ROLES.values() for of in groups for each in of.split()}
+        source.check_header(lambda column: not every.isdisjoint(names.suffixes(column)))
         self._given: dict[str, int | None] = {}
         """The place of each role that the caller names; None for one without a column."""
         for given, column in reading.columns.items():
@@ -156,11 +157,6 @@ class RatingsTable(layout.Finder):
 def _names(column: str, group: str) -> Iterable[str]:
     """The names by which a column may be known. `id` counts only as a whole name."""
     return [names.plain(column)] if group == "id" else names.suffixes(column)
-
-
-def _is_known(column: str) -> bool:
-    every = {name for groups in ROLES.values() for group in groups for name in group.split()}
-    return not every.isdisjoint(names.suffixes(column))
 
 
 def _player_id(value: Any, column: str) -> str:

@@ -93,8 +93,6 @@ class Spool:
 
 def joined(cells: Sequence[Any], places: Sequence[int], columns: Sequence[str]) -> str:
     """The id in these places of a row. Raises Invalid."""
-    if len(places) == 1:
-        return identifier(cells[places[0]], columns[places[0]])
     return JOINT.join([identifier(cells[place], columns[place]) for place in places])
 
 
@@ -157,9 +155,8 @@ class RoundCells:
 
     def _somebody(self, players: tuple[str, ...], column: str) -> tuple[str, ...]:
         """The players of a column, once it is looked whether they are people."""
-        if not self._takes_nobody and not NOBODY.isdisjoint(players):
+        for player in () if self._takes_nobody else NOBODY.intersection(players):
             if column not in self._nobody:
                 self._nobody[column] = Statuses(column, self._doubts)
-            for player in NOBODY.intersection(players):
-                self._nobody[column].note(player)
+            self._nobody[column].note(player)
         return players

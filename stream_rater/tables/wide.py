@@ -119,7 +119,13 @@ class WideEvents:
             return by_score, scores
         named: tuple[int, ...] = FIRST if self._is_won else by_score
         if self._results is not None and not (scored and sources.is_missing(cells[self._result])):
-            named, pair = self._named_result(self._results, cells[self._result], players)
+            cell, pair = cells[self._result], tuple[int | float, ...]()
+            known = not self._names_winner and self._results.is_known(cell)
+            if not known and (winner := self._winner(cell, players)):
+                self._results.has_ids |= str(cell).strip().isdecimal()
+                named = winner
+            else:
+                named, pair = self._results.of(cell, players)
             if not scored:
                 return named, pair or scores
         if not scored or by_score == named:
@@ -144,13 +150,6 @@ class WideEvents:
         roles = (role for role in self._layout.roles if "score" in role)
         return self._reading.by_columns(dict.fromkeys(roles, ""))
 
-    def _named_result(self, results: open_.Results, cell: Any, players: Players) -> open_.Outcome:
-        known = not self._names_winner and results.is_known(cell)
-        if not known and (winner := self._winner(cell, players)):
-            results.has_ids |= str(cell).strip().isdecimal()
-            return winner, ()
-        return results.of(cell, players)
-
     def _winner(self, cell: Any, players: Players) -> tuple[int, int] | None:
         """The ranks if a cell has the name of one of two sides."""
         if sources.is_missing(cell):
@@ -159,10 +158,9 @@ class WideEvents:
         for ranks, names in zip((FIRST, SECOND), players, strict=True):
             if named in names:
                 return ranks
-        if not any(map(str.isalpha, named)):
-            return None
         for ranks, side in zip((FIRST, SECOND), self._sides, strict=True):
-            if plain(named) in {key_of(side.role), *names_of_side(key_of(side.role))}:
+            key = key_of(side.role)
+            if any(map(str.isalpha, named)) and plain(named) in {key, *names_of_side(key)}:
                 return ranks
         return None
 

@@ -44,8 +44,8 @@ Delivered = Callable[[KafkaError | None, Message], None]
 DISCONNECTS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 
 SYSLOG_INFO = 6
-"""The level at which the client logs a broken connection. It logs a connection that was idle for a
-minute below this level; no request can have been in flight on it."""
+"""The level at which the client logs a broken connection, unless it was idle for a minute: then no
+request can have been in flight on it."""
 CONNECTION_FAILED = "FAIL"  # The kind of these lines in the client's log.
 
 
@@ -69,11 +69,9 @@ def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float
 
 
 class DisconnectHandler(logging.Handler):
-    """A log handler that reports broken connections from the client's log.
-
-    Since librdkafka 2.11.1 the error callback reports connections that are refused, and the loss of
-    all brokers. If a connection to one of several brokers is closed, the client only logs it.
-    """
+    """Reports broken connections from the client's log. Since librdkafka 2.11.1 the error callback
+    reports connections that are refused, and the loss of all brokers. If the one to one of several
+    brokers is closed, the client only logs it."""
 
     def __init__(self, on_disconnect: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -98,15 +96,11 @@ class Transactions:
         self._options = access.client_options(settings) | {
             "transactional.id": f"{settings.topic_prefix}stream-rater-{role}-{name}",
             "transaction.timeout.ms": settings.transaction_timeout_ms,
-            "message.max.bytes": LARGEST_REQUEST_BYTES,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 512 * 1024,
+            "message.max.bytes": LARGEST_REQUEST_BYTES, "compression.type": "lz4",
+            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 512 * 1024,
             "linger.ms": 20,  # the flush at a transaction's end does not wait for it
-            "compression.type": "lz4",
-            "error_cb": self._on_error,
-            "log_level": SYSLOG_INFO,
-            "log.connection.close": True,
-        }
+            "error_cb": self._on_error, "log_level": SYSLOG_INFO, "log.connection.close": True,
+        }  # fmt: skip
         self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
         self._log.addHandler(DisconnectHandler(self._on_disconnect))
         self._settings, self._input = settings, input_
@@ -175,20 +169,15 @@ class Transactions:
             send(producer)
 
     def abort(self) -> None:
-        """Abort the transaction.
-
-        All messages are flushed first. The broker may not know yet that there is a transaction; it
-        would then answer the abort with an error that ends the client (librdkafka's issue 4849).
-        """
-        producer = self._begun
-        self._flush(producer)
-        self._conclude(producer, producer.abort_transaction)
+        """Abort the transaction, after all messages are flushed: the broker may not know yet that
+        there is one, and would answer with an error that ends the client (librdkafka's 4849)."""
+        self._flush(self._begun)
+        self._conclude(self._begun, self._begun.abort_transaction)
 
     def commit(self) -> None:
         """Commit the transaction without offsets."""
-        producer = self._begun
-        self._flush(producer)
-        self._conclude(producer, producer.commit_transaction)
+        self._flush(self._begun)
+        self._conclude(self._begun, self._begun.commit_transaction)
 
     def end(self, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
         """Add the offsets to the transaction, and commit it."""
@@ -408,7 +397,6 @@ class Copier:
         return count
 
     def _append(self, record: Record) -> None:
-        """Append one record, and wait while the client's queue is full."""
         with access.translated_failures():
             self._producer.append(
                 self._topic, record.value, partial(self._delivered, record), record.key,

@@ -40,30 +40,24 @@ class KafkaRoundLog:
         """`trouble` receives the reason why Kafka does not answer at the start."""
         self._settings, self._trouble = settings, trouble
         self._options: dict[str, Any] = access.client_options(settings) | {
-            "enable.idempotence": True,
-            "acks": "all",
-            "compression.type": "lz4",
-            "linger.ms": LINGER_MS,
+            "enable.idempotence": True, "acks": "all", "compression.type": "lz4",
+            "linger.ms": LINGER_MS, "error_cb": self._on_error,
             "message.max.bytes": topic_rules.MESSAGE_BYTES,
             "delivery.timeout.ms": int(1000 * ACKNOWLEDGED_S),
             "queue.buffering.max.messages": MOST_RECORDS,
             "queue.buffering.max.kbytes": 2 * MOST_BYTES // 1024,
-            "error_cb": self._on_error,
-        }
+        }  # fmt: skip
         self._producer: Producer | None = None
         self._topic = ""
         self._ends: list[int] = []
         self._why = "kafka: not connected yet"
         self._bytes = 0
-        self.waiting = 0
-        """The number of records that wait for Kafka's acknowledgement."""
+        self.waiting = 0  # The number of records that wait for Kafka's acknowledgement.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outcomes: list[_Outcome] = []
         """Outcomes that the event loop does not know yet. Only the thread uses it."""
-        self._failed = False
-        """Whether the producer can no longer be used."""
-        self._failure = ""
-        """The last error that the producer reported of itself."""
+        self._failed = False  # Whether the producer can no longer be used.
+        self._failure = ""  # The last error that the producer reported of itself.
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="round-log", daemon=True)
 
@@ -123,8 +117,6 @@ class KafkaRoundLog:
         self._bytes += size
         return future
 
-    # --- in the thread ---
-
     def _run(self) -> None:
         while not self._stop.is_set() and not self._connect():
             self._stop.wait(RETRY_S)
@@ -183,19 +175,20 @@ class KafkaRoundLog:
         self._failure = error.str()
 
     def _outcome(self, error: KafkaError | None, message: Message) -> Appended:
-        if error is None:
-            place = RecordPlace(message.partition() or 0, message.offset() or 0)
-            self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
-            return place
-        return self._outcome_of(error)
+        if error is not None:
+            return self._outcome_of(error)
+        place = RecordPlace(message.partition() or 0, message.offset() or 0)
+        self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
+        return place
 
     def _outcome_of(self, error: KafkaError) -> Appended:
         self._failed |= error.fatal() or error.code() == KafkaError._FATAL
         if error.code() in UNEXPLAINED and self._failure:
             return NotAppended("unavailable", f"kafka: {self._failure}")
-        return _failure(error)
-
-    # --- in the event loop ---
+        if error.code() in access.TOO_LARGE:
+            text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
+            return NotAppended("too-large", text)
+        return NotAppended("unavailable", f"kafka: {error.str()}")
 
     def _resolve(self, outcomes: "Sequence[_Outcome]") -> None:
         for future, size, outcome in outcomes:
@@ -214,13 +207,6 @@ def _outcome_now(future: "asyncio.Future[Appended]") -> Appended:
 
 def _full(waiting: int) -> NotAppended:
     return NotAppended("busy", f"{waiting:,} records wait for Kafka: send it later")
-
-
-def _failure(error: KafkaError) -> NotAppended:
-    if error.code() in access.TOO_LARGE:
-        text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
-        return NotAppended("too-large", text)
-    return NotAppended("unavailable", f"kafka: {error.str()}")
 
 
 # --- what an index follows (`index.log`) ----------------------------------------------------------

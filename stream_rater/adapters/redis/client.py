@@ -109,7 +109,6 @@ def _cluster(
 
 
 def is_cluster(client: Client) -> bool:
-    """Whether this is a cluster client."""
     return isinstance(client, RedisCluster)
 
 
@@ -281,7 +280,6 @@ def memory_warnings(place: str, memory: Memory | None) -> list[str]:
 
 
 def _place(server: Client) -> str:
-    """The address of a server."""
     if master := getattr(server.connection_pool, "master_address", None):  # named by sentinels
         return ":".join(map(str, master))
     given = server.connection_pool.connection_kwargs

@@ -32,14 +32,12 @@ class Dialer:
             self._finder: MasterFinder | None = None
             if is_sentinel(settings.redis):
                 self._finder = MasterFinder(settings, parsed(settings.redis), pool)
-        self.has_sentinels = self._finder is not None
-        """Whether sentinels name the server."""
+        self.has_sentinels = self._finder is not None  # Whether sentinels name the server.
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
         self.login = login.login_of(settings)
         self._master: Place | None = None
         """The master to which the last connection was made, if sentinels name it."""
-        self.masters = 0
-        """How often the sentinels have named another master than before."""
+        self.masters = 0  # How often the sentinels have named another master than before.
 
     def find(self) -> Place | None:
         """The master that the sentinels name, None without sentinels. Raises redis.RedisError."""
@@ -172,7 +170,6 @@ class RedisConnection:
         self._reader.feed(data)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 

@@ -72,10 +72,9 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
     """Arguments of the Redis client besides the URL. The URL's scheme decides on TLS."""
     tls = address.startswith("rediss://")
     files = {
-        "ssl_ca_certs": settings.redis_ca,
-        "ssl_certfile": settings.redis_certificate,
+        "ssl_ca_certs": settings.redis_ca, "ssl_certfile": settings.redis_certificate,
         "ssl_keyfile": settings.redis_key,
-    }
+    }  # fmt: skip
     if any(files.values()) and not tls:
         raise BadConfiguration("redis_ca is set, but the URL in redis does not begin with rediss")
     if "@" in address and (settings.redis_username or settings.redis_password):

@@ -127,8 +127,6 @@ class RedisStore:
         """The layout that each new master must have. None: new masters are not checked."""
         self._masters_checked = 0
 
-    # --- at start ---
-
     def prepare(self) -> list[str]:
         """Check the servers' settings and load functions.lua. Returns warnings, one line each.
 
@@ -159,8 +157,6 @@ class RedisStore:
                 self.check_layout(self.expected_layout)
             self._masters_checked = masters
 
-    # --- the protocol's calls ---
-
     def read_priors(self, players: Mapping[int, player_column.PlayerColumn]) -> dict[int, Priors]:
         """The `applied` and the players' belief headers of each shard."""
         return {
@@ -189,7 +185,7 @@ class RedisStore:
             yield shard, _position(position), each.order, values
 
     def apply(
-        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = calls.nothing
+        self, applications: Mapping[int, Application], on_sent: Callable[[], object] = lambda: None
     ) -> dict[int, bool]:
         """Write to each shard by compare-and-set, if it can. `on_sent` runs while Redis works."""
         self._check_master()
@@ -236,8 +232,6 @@ class RedisStore:
                 self._guard(self._caller.rediscover)
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
             raise StoreTrouble(f"{_reason(error)}{where}", client.cause_of(error)) from None
-
-    # --- for operators ---
 
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
         """The number of beliefs in the store, or of those of some ladders."""

@@ -125,8 +125,6 @@ class Database:
         finally:
             self._hold.close()
 
-    # --- transactions ---
-
     @contextmanager
     def turn(self) -> Iterator[None]:
         """One transaction for all that both machines and the submissions do in it. It is on the
@@ -214,8 +212,6 @@ class Database:
                 self._spoiled = error
             self._check_files()
             raise error_of(error, self.path, trouble) from None
-
-    # --- facts about the file ---
 
     def meta(self, name: str) -> Any:
         """A fact about the file; None if it was never set."""

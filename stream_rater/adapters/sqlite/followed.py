@@ -42,7 +42,6 @@ class FileEvents:
         """The end, if the last call of `gather` has reached it."""
 
     def ends(self) -> Sequence[int]:
-        """The end of the events."""
         return [self._file.changed_ends()[SHARD]]
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:

@@ -137,8 +137,6 @@ class SqliteLog(LocalLog):
         self.parts.load(shards)
         self._changed_ends += [0] * count
 
-    # --- round-completed ---
-
     def submit(self, *fields: Any, **named: Any) -> int:
         """Append a `NewRound` with these fields to `round-completed`, and return its offset."""
         return self.submit_all([NewRound(*fields, **named)])[0]
@@ -156,8 +154,6 @@ class SqliteLog(LocalLog):
             )
             connection.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", rows)
         return offsets
-
-    # --- what the driver asks for ---
 
     def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
         """Within `Database.turn` all effects of all machines belong to the transaction of the turn.

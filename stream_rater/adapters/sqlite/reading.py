@@ -117,8 +117,6 @@ class DataFile:
     def _version(self) -> int:
         return int(self._rows("PRAGMA data_version")[0][0])
 
-    # --- the log ---
-
     def starts(self) -> list[int]:
         """The first offset of each partition of `round-completed`."""
         return self._of(log.starts_of, "rounds", self.partitions)
@@ -184,8 +182,6 @@ class DataFile:
         with self._failing():
             return list(log.read_records(self._connection, "parts", shard, 0, 1 << OFFSET_BITS))
 
-    # --- what subscribers read ---
-
     def changed_ends(self) -> list[int]:
         """The offset of each shard's next event."""
         return [self._of(end_of_changed, shard) for shard in range(self.shards)]
@@ -245,8 +241,6 @@ class DataFile:
         """Number and content of the next rejections with numbers greater than `after`."""
         with self._failing():
             return list(islice(log.read_rejections(self._connection, after), AT_ONCE))
-
-    # --- the store ---
 
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the records of each shard, at one instant."""

@@ -19,12 +19,10 @@ def place(partition: int, offset: int) -> int:
 
 
 def partition_of(place_: int) -> int:
-    """The partition in a place."""
     return place_ >> OFFSET_BITS
 
 
 def offset_of(place_: int) -> int:
-    """The offset in a place."""
     return place_ & ((1 << OFFSET_BITS) - 1)
 
 
