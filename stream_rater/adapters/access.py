@@ -93,13 +93,11 @@ DENIAL_WORDS = "authenticat", "authoriz"
 
 
 def cause_in(text: str) -> Cause:
-    """The cause of a failed connection, from librdkafka's text about it.
-
-    The code of the error does not show the cause. A certificate that the broker rejects in TLS 1.3
-    is reported as `_TRANSPORT`. If all brokers are down, the last failure is only in the text of
+    """The cause of a failed connection, from librdkafka's text about it. The code of the error does
+    not show the cause. A certificate that the broker rejects in TLS 1.3 is reported as
+    `_TRANSPORT`. If all brokers are down, the last failure is only in the text of
     `_ALL_BROKERS_DOWN`. A log line has no code. OpenSSL reports the end of a connection as an error
-    of its own, which does not concern certificates. Addresses (`sasl_ssl://...`) are ignored.
-    """
+    of its own, which does not concern certificates. Addresses (`sasl_ssl://...`) are ignored."""
     words = " ".join(word for word in text.lower().split() if "://" not in word)
     if any(each in words for each in TLS_WORDS) and "unexpected eof" not in words:
         return "tls"
@@ -259,11 +257,9 @@ ABANDON_S = 10.0  # How long a call may take beyond its time-out, until it count
 
 def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
     """Call `action` in a thread of its own, which is left behind if it does not return within
-    `timeout_s` and ABANDON_S. Raises LogTrouble then, and what `action` raises.
-
-    librdkafka's `send_offsets_to_transaction` may hang after a broken connection (its issue 5456),
-    whatever time-out it is given. Its producer must not be used again.
-    """
+    `timeout_s` and ABANDON_S. Raises LogTrouble then, and what `action` raises. librdkafka's
+    `send_offsets_to_transaction` may hang after a broken connection (its issue 5456), whatever
+    time-out it is given. Its producer must not be used again."""
     outcome: Future[T] = Future()
 
     def run() -> None:

@@ -37,10 +37,8 @@ NOT_OPEN = OpenTransaction()
 
 
 class Driver:
-    """Performs the effects of one group member until it is asked to stop.
-
-    `on_effect` receives the name of each effect and the seconds that it took.
-    """
+    """Performs the effects of one group member until it is asked to stop. `on_effect` receives the
+    name of each effect and the seconds that it took."""
 
     def __init__(
         self, settings: Settings, input_: Input, admin: Admin, store: RedisStore, role: str,

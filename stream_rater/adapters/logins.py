@@ -35,11 +35,9 @@ class TokenFailure(Exception):
 
 
 def in_a_thread(action: Callable[[], object]) -> None:
-    """Call this soon, in another thread.
-
-    A refusal may be reported by a callback of a client. A call of the same client within it ends
-    the process, with a failed assertion of confluent-kafka (`CallState_get`).
-    """
+    """Call this soon, in another thread. A refusal may be reported by a callback of a client. A
+    call of the same client within it ends the process, with a failed assertion of confluent-kafka
+    (`CallState_get`)."""
     threading.Thread(target=action, name="password", daemon=True).start()
 
 
@@ -148,10 +146,8 @@ def after_refusal() -> str:
 
 def token_function(name: str) -> Callable[[str], Any]:
     """The function that returns tokens, as confluent-kafka's `oauth_cb` does. `name`: module and
-    function, with a colon between them. Raises BadConfiguration.
-
-    What it raises, and any other result, becomes a TokenFailure.
-    """
+    function, with a colon between them. Raises BadConfiguration. What it raises, and any other
+    result, becomes a TokenFailure."""
     module_name, _, function_name = name.partition(":")
     if not (module_name and function_name):
         raise BadConfiguration(f"{TOKEN_SETTING} is {name!r}: name a function as module:function")

@@ -306,12 +306,10 @@ NO_EDITS = Edits()
 def edited(
     rounds: RoundBatch, offsets: Ints, edits_of: Callable[[str, int], Edits]
 ) -> tuple[RoundBatch, Flags]:
-    """R rounds after the corrections, and (R,) whether each still has at least two entries.
-
-    The rounds were read at these (R,) offsets. `edits_of` returns the edits of a ladder's round at
-    an offset. A round with fewer than two entries is returned as it was reported, and must not be
-    rated. If no round may change, the same object is returned.
-    """
+    """R rounds after the corrections, and (R,) whether each still has at least two entries. The
+    rounds were read at these (R,) offsets. `edits_of` returns the edits of a ladder's round at an
+    offset. A round with fewer than two entries is returned as it was reported, and must not be
+    rated. If no round may change, the same object is returned."""
     counts = np.ones(len(rounds), np.bool_)
     heads = zip(rounds.heads, offsets.tolist(), strict=True)
     edits = [edits_of(head.ladder, offset) for head, offset in heads]
@@ -393,11 +391,9 @@ class Version(NamedTuple):
 
 
 class EditsSoFar:
-    """The accepted corrections of one ladder so far.
-
-    Adding a correction takes constant time. Computing `edits` takes time in proportion to the
-    corrections so far, so use the result for many rounds.
-    """
+    """The accepted corrections of one ladder so far. Adding a correction takes constant time.
+    Computing `edits` takes time in proportion to the corrections so far, so use the result for many
+    rounds."""
 
     def __init__(self, base: Edits = NO_EDITS) -> None:
         self.entries = EntryEdits.after(base.entries)

@@ -142,12 +142,9 @@ class Ledger:
         self, correction: contract.Correction, received_s: float, offset: int
     ) -> int | None:
         """Validate the correction that was read at this offset. If it is valid, `edits` includes it
-        from now on.
-
-        Returns the offset of the first round that the correction changes; None if it changes no
-        earlier round. `received_s` is the time when the log received it, in Unix seconds. Raises
-        Invalid, or NeedsEarlierRounds.
-        """
+        from now on. Returns the offset of the first round that the correction changes; None if it
+        changes no earlier round. `received_s` is the time when the log received it, in Unix
+        seconds. Raises Invalid, or NeedsEarlierRounds."""
         match correction:
             case contract.RoundVoided():
                 place = self._find(correction.round_id)

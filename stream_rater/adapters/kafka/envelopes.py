@@ -131,13 +131,10 @@ def rejected_record(rejection: Rejection) -> RejectedRecord:
 
 def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str, Any]:
     """The key, value and headers of a message in `round-rejected`. Key and value are the record's
-    bytes.
-
-    A compressed record may hold more bytes than any topic takes in one message. Then they are cut
-    to `largest`, and the header `original-bytes` has their number. A record that cannot be
+    bytes. A compressed record may hold more bytes than any topic takes in one message. Then they
+    are cut to `largest`, and the header `original-bytes` has their number. A record that cannot be
     decompressed has no bytes here; its `original-bytes` is `unknown`. The whole record is still at
-    its source.
-    """
+    its source."""
     key, value = rejection.record.key, rejection.record.value
     headers = rejection_headers(rejection, topic)
     if rejection.record.unreadable:

@@ -52,10 +52,8 @@ CONNECTION_FAILED = "FAIL"  # The kind of these lines in the client's log.
 def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float]) -> None:
     """Produce one message. While the client's queue is full, serve callbacks, which make room, for
     these slices of time. Raises LogTrouble if the queue stays full, and the client's exceptions.
-
     `message` has the client's positional arguments, from the topic on: they take 25 % to 33 % less
-    time than keywords.
-    """
+    time than keywords."""
     try:
         producer.produce(*message)
         return
@@ -264,10 +262,8 @@ class PlainProducer:
 
     def renew(self) -> None:
         """Make another client. What the old one had in flight may still arrive, which is harmless.
-
         The new one asks the broker for its producer id at once, in the background. That takes half
-        a second if the first attempt comes before the connection.
-        """
+        a second if the first attempt comes before the connection."""
         self._client = access.new_producer(self._settings, self._options)
 
     def ready(self) -> Producer:
@@ -381,11 +377,8 @@ class Copier:
         )
 
     def write(self, records: Iterable[Record]) -> int:
-        """Append records, and wait until all are acknowledged. Returns their number.
-
-        A record must get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or
-        Denied.
-        """
+        """Append records, and wait until all are acknowledged. Returns their number. A record must
+        get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or Denied."""
         count = 0
         for record in records:
             self._append(record)

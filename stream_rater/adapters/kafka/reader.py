@@ -231,10 +231,8 @@ def read_back(
     settings: Settings, topic: str, partition: int, key: bytes, *, count: int, within_s: float
 ) -> tuple[list[Record], int]:
     """The last records with this key in a partition, at most `count`, oldest first; and the offset
-    down to which the partition was searched. The search ends early after `within_s`.
-
-    It begins near the end of the partition, and doubles the range at each further step back.
-    """
+    down to which the partition was searched. The search ends early after `within_s`. It begins near
+    the end of the partition, and doubles the range at each further step back."""
     end_s = time.monotonic() + within_s
     with closing(Reader(settings, topic, fetch_wait_max_ms=FETCH_WAIT_MS)) as reader:
         first, last = reader.bounds(partition)
@@ -277,11 +275,8 @@ class Rereader:
         """Place of the consumer's next record; -1 if it has taken more than was returned."""
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """The records from offset `first` to before `end`: at least one, if there is any.
-
-        The log reaches `end`. If a replica does not, this waits for it. Raises LogTrouble or
-        Denied.
-        """
+        """The records from offset `first` to before `end`: at least one, if there is any. The log
+        reaches `end`. If a replica does not, this waits for it. Raises LogTrouble or Denied."""
         records: Sequence[Record] = ()
         try:
             if first < end:

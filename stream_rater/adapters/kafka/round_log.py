@@ -30,11 +30,9 @@ END_S = 3.0  # The seconds for which records are still delivered when the proces
 
 
 class KafkaRoundLog:
-    """Appends records, keyed by ladder, by an idempotent producer.
-
-    A record that Kafka has acknowledged is on all in-sync replicas. A record whose acknowledgement
-    did not arrive may be in the log.
-    """
+    """Appends records, keyed by ladder, by an idempotent producer. A record that Kafka has
+    acknowledged is on all in-sync replicas. A record whose acknowledgement did not arrive may be in
+    the log."""
 
     def __init__(self, settings: Settings, trouble: Callable[[str], None] = lambda _: None) -> None:
         """`trouble` receives the reason why Kafka does not answer at the start."""

@@ -66,11 +66,9 @@ Rules = Mapping[str, tuple[TopicRule, ...]]
 
 
 def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
-    """The partitions and the configuration with which the service creates each topic.
-
-    Every setting that has a rule is named, because a broker's defaults may differ. The one
-    exception is UNCLEAN: Kafka's default is right, and some services let nobody name it.
-    """
+    """The partitions and the configuration with which the service creates each topic. Every setting
+    that has a rule is named, because a broker's defaults may differ. The one exception is UNCLEAN:
+    Kafka's default is right, and some services let nobody name it."""
     compacted = {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK, TOMBSTONES: WEEK_MS}
     rejections = _deleted(str(30 * DAY_MS)) | {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
     settings_by_topic = {

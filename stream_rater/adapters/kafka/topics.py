@@ -301,12 +301,10 @@ class Admin:
             time.sleep(0.1)  # where the call returned early
 
     def _stable(self, group: str, topic: str, partitions: int) -> dict[int, SourceCommit | None]:
-        """A group's stable committed offsets. Raises LogTrouble while a transaction is open.
-
-        It asks as a consumer that joins no group: librdkafka's admin client ends the process with a
+        """A group's stable committed offsets. Raises LogTrouble while a transaction is open. It
+        asks as a consumer that joins no group: librdkafka's admin client ends the process with a
         failed assertion if a broker goes away while it asks for a group's offsets (its issues 4605
-        and 5397).
-        """
+        and 5397)."""
         asked, reader = [TopicPartition(topic, p) for p in range(partitions)], self._reader(group)
         try:
             found = reader.committed(asked, timeout=self._timeout_s)

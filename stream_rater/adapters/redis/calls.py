@@ -62,10 +62,8 @@ class LuaFunctions:
         return ("EVALSHA", SHA) if self.refusal else ("FCALL", APPLY)
 
     def load(self, server: Client) -> None:
-        """Load the code into one server, unless it has it.
-
-        Raises LayoutMismatch if it has other functions of this name, and redis.RedisError.
-        """
+        """Load the code into one server, unless it has it. Raises LayoutMismatch if it has other
+        functions of this name, and redis.RedisError."""
         if not self.refusal:
             try:
                 _load_library(server)
@@ -179,12 +177,9 @@ class Caller:
         on_sent: Callable[[], object] = lambda: None,
     ) -> list[Any]:
         """Call functions.lua. Returns the replies. `on_sent` runs after the calls are sent and
-        before the replies are read.
-
-        A call that a server certainly has not run is repeated, as EVALSHA, after the script was
-        loaded. Raises StoreTrouble if a cluster's slot has moved; the next call knows its new
-        place.
-        """
+        before the replies are read. A call that a server certainly has not run is repeated, as
+        EVALSHA, after the script was loaded. Raises StoreTrouble if a cluster's slot has moved; the
+        next call knows its new place."""
         with self._refreshing_slots(), _Connections(self._borrowed) as connections:
             asked = []
             for call in calls:

@@ -30,11 +30,9 @@ Client = Any  # redis.Redis or RedisCluster; their type stubs have little in com
 
 
 def connect(settings: Settings) -> Client:
-    """Make a client from the settings. Raises BadConfiguration if they are invalid.
-
-    A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
-    Denied if the user may not ask.
-    """
+    """Make a client from the settings. Raises BadConfiguration if they are invalid. A cluster
+    client asks for the slots at once. It raises StoreTrouble if no node answers, and Denied if the
+    user may not ask."""
     with parsed_addresses(settings) as (address, others):
         options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:

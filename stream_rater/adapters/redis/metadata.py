@@ -221,11 +221,9 @@ KEEP_S = 600.0  # The interval at which such a process says that it keeps them.
 
 
 def drop_index(settings: Settings, now_s: float | None = None) -> int:
-    """Delete the index that earlier releases kept here. Returns the number of keys.
-
-    `now_s`: the present Unix time. With it, BadConfiguration is raised if a process of an earlier
-    release has kept the index since KEEP_S ago.
-    """
+    """Delete the index that earlier releases kept here. Returns the number of keys. `now_s`: the
+    present Unix time. With it, BadConfiguration is raised if a process of an earlier release has
+    kept the index since KEEP_S ago."""
     client = connect(settings)
     with translated_failures(login.login_of(settings)):
         if now_s is not None and client.zcount(VIEWS, now_s - KEEP_S, "+inf"):

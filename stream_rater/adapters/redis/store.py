@@ -129,9 +129,7 @@ class RedisStore:
 
     def prepare(self) -> list[str]:
         """Check the servers' settings and load functions.lua. Returns warnings, one line each.
-
-        Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
-        """
+        Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied."""
         found = self._guard(lambda: [*map(client.check_server, client.servers(self._client))])
         self._guard(self._load_functions)
         return list(dict.fromkeys(itertools.chain(*found)))
