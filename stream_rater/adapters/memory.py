@@ -1,7 +1,5 @@
 """Kafka and Redis in memory, for the simulator, the unit tests and `demo --embedded`.
-
-`local_driver.LocalDriver` performs a machine's effects on them.
-"""
+`local_driver.LocalDriver` performs a machine's effects on them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain

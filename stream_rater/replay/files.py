@@ -1,8 +1,6 @@
 """Reads files of rounds line by line, and decompresses them in a separate thread. `prefetched` lets
-any stage of a pipeline make items before the next stage needs them.
-
-The module imports little, so that a command can begin to read before it loads the rating code.
-"""
+any stage of a pipeline make items before the next stage needs them. The module imports little, so
+that a command can begin to read before it loads the rating code."""
 
 import io
 import os

@@ -1,9 +1,7 @@
-"""Computes the changes that a future round or a correction would make, and changes nothing.
-
-The service's own kernels rate the result of a round on a copy of the beliefs of its players, so the
+"""Computes the changes that a future round or a correction would make, and changes nothing. The
+service's own kernels rate the result of a round on a copy of the beliefs of its players, so the
 time does not depend on the size of the ladder. For corrections the log is replayed as it is, and as
-they would edit it.
-"""
+they would edit it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Reads the rounds that `fastjson` does not: msgspec decodes each message, in JSON or MessagePack.
-
 Messages that do not contain a round are rejected here: they are nested too deeply, they are not
-JSON or MessagePack, or a field has a value of the wrong type.
-"""
+JSON or MessagePack, or a field has a value of the wrong type."""
 
 import math
 import re
@@ -216,11 +214,9 @@ def _place(entry: Entry) -> int:
 
 
 def _players(entries: Sequence[Entry]) -> tuple[arrays.Ints, list[str], arrays.Floats]:
-    """(E,) the number of players of each entry; (P,) the players; and (P,) their shares.
-
-    An entry that has both a player and a team, or neither, counts as having no players. If an
-    entry's number of shares differs from its number of players, its players' shares are NaN.
-    """
+    """(E,) the number of players of each entry; (P,) the players; and (P,) their shares. An entry
+    that has both a player and a team, or neither, counts as having no players. If an entry's number
+    of shares differs from its number of players, its players' shares are NaN."""
     players = [entry.player for entry in entries]
     if None in players or [e for e in entries if e.team is not None or e.shares is not None]:
         teams = [_team(entry) for entry in entries]

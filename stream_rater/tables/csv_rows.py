@@ -1,9 +1,7 @@
-"""Reads the rows of a CSV file, each with the number of its first line.
-
-Cells are separated by commas, semicolons or tabs. A cell in quotes may have several lines. A row
-that is damaged is rejected, and the rows behind it are read: after an open quote, reading goes on
-with the line behind the one where the row begins.
-"""
+"""Reads the rows of a CSV file, each with the number of its first line. Cells are separated by
+commas, semicolons or tabs. A cell in quotes may have several lines. A row that is damaged is
+rejected, and the rows behind it are read: after an open quote, reading goes on with the line behind
+the one where the row begins."""
 
 import codecs
 import csv

@@ -117,7 +117,6 @@ class Doubts:
         return is_settled
 
     def said(self) -> list[str]:
-        """The readings that were chosen, a line a column."""
         return [f"{each.name}: {text}" for each in self.columns if (text := each.said())]
 
     def ask(self, text: str) -> NoReturn:

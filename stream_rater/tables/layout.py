@@ -1,8 +1,6 @@
 """Finds which column of a table has which role, by the columns' names and what the caller says.
-
 There are two forms: long, a row an entry, and wide, a row a match. A role that several columns may
-have is a question to the caller, never a guess.
-"""
+have is a question to the caller, never a guess."""
 
 import difflib
 import re
@@ -38,7 +36,6 @@ class SideColumns(NamedTuple):
 
     @property
     def seat(self) -> str | None:
-        """The seat that the side's name says."""
         return self.role if self.role in SEATS else None
 
 
@@ -189,9 +186,8 @@ class _Finder(Finder):
             if not most.isdecimal() or not int(most):
                 self._fail(f"{most!r} is no number by which shares are divided")
             self.layout.share_of = float(most)
-        if column in self._columns:
-            return (self._place(column),)
-        places = tuple(self._place(each.strip()) for each in column.split("+"))
+        parts = [column] if column in self._columns else map(str.strip, column.split("+"))
+        places = tuple(map(self._place, parts))
         if len(places) > 1 and role not in (*JOINED, *names.PAIRED, *NUMBERED_ROLES):
             self._fail(f"{role} has one column, and {column} are {len(places)}")
         return places
@@ -283,7 +279,6 @@ class _Finder(Finder):
         layout.sides.append(SideColumns(side, players, *others))
 
     def find(self, role: str) -> None:
-        """Find the column of a role, if there is one."""
         places = self._given.get(role, ())
         if places and role == "result" and len(self.layout.sides) > 2:
             self._fail("a result is of two sides: name the places, as rank1, rank2, …")
@@ -348,14 +343,16 @@ class _Finder(Finder):
     def check(self) -> None:
         """Fail if the columns do not say who played, and who won."""
         layout, reading = self.layout, self._reading
-        self._check_given()
+        for role in self._given:
+            if role not in layout.roles:
+                form = "a match" if layout.sides else "an entry"
+                self._fail(f"{role} is no role where a row is {form}")
         if layout.sides:
             named = layout.sides[0].role == "winner" or "result" in layout.roles
             sides = layout.sides
             scored = all(each.score >= 0 for each in sides)
-            if not scored and not all(each.rank >= 0 for each in sides) and not (
-                named and len(sides) == 2
-            ):  # fmt: skip
+            ranked = all(each.rank >= 0 for each in sides)
+            if not scored and not ranked and not (named and len(sides) == 2):
                 result = f"name one, as {reading.by_columns({'result': 'COLUMN'})}, or "
                 wanted = [_role_of(side.role, "score") for side in sides[:3]]
                 self._fail(
@@ -384,13 +381,6 @@ class _Finder(Finder):
             )
         if "rank" not in layout.roles and not reading.score:
             self._fail(f"is a high {layout.column('score')} the better one? Say {reading.by_score}")
-
-    def _check_given(self) -> None:
-        """Fail if the caller gives a role that the form of the table does not have."""
-        form = "a match" if self.layout.sides else "an entry"
-        for role in self._given:
-            if role not in self.layout.roles:
-                self._fail(f"{role} is no role where a row is {form}")
 
 
 def _all_roles() -> Iterable[str]:

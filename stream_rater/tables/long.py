@@ -1,8 +1,6 @@
-"""Makes events of a table in the long form: a row is an entry, or a member of a team.
-
-The rows of a round need not be adjacent, so all rows are read before the first event is made. They
-are stored in a temporary file; of each row only some numbers stay in memory.
-"""
+"""Makes events of a table in the long form: a row is an entry, or a member of a team. The rows of a
+round need not be adjacent, so all rows are read before the first event is made. They are stored in
+a temporary file; of each row only some numbers stay in memory."""
 
 import re
 from array import array
@@ -75,9 +73,7 @@ class LongEvents:
         """The number of each round by its ladder and id."""
         self._rows, self._round_of_row = rounds.Spool(), array("q")
 
-    def events(
-        self, rows: Iterator[Row], reject: Reject
-    ) -> Iterator[tuple[rounds.RoundHead, bytes]]:
+    def events(self, rows: Iterator[Row], reject: Reject) -> rounds.Events:
         """Yield the rounds' events, by first rows. A mistake in a row rejects its round, once."""
         for line, cells in rows:
             try:

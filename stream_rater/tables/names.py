@@ -1,8 +1,6 @@
-"""The names by which the columns of tables are known. docs/how-to/tables.md lists them.
-
-Case and all that is neither a letter nor a digit are ignored: `Home Team` and `home_team` are the
-same. Of a name with points, such as `standing.placement`, the last parts count, too.
-"""
+"""The names by which the columns of tables are known. docs/how-to/tables.md lists them. Case and
+all that is neither a letter nor a digit are ignored: `Home Team` and `home_team` are the same. Of a
+name with points, such as `standing.placement`, the last parts count, too."""
 
 import re
 from collections.abc import Sequence

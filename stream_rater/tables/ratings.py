@@ -1,8 +1,6 @@
-"""Reads a table of ratings, a row a player, and turns it into the seeds of a ladder.
-
-All rows are read and validated before the first seed is given. The players wait in a temporary
-file, so memory holds some numbers for each.
-"""
+"""Reads a table of ratings, a row a player, and turns it into the seeds of a ladder. All rows are
+read and validated before the first seed is given. The players wait in a temporary file, so memory
+holds some numbers for each."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,7 +3,7 @@
 import mmap
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,6 +58,9 @@ class RoundHead(NamedTuple):
     ladder: str
     moment: Moment
     weight: int | float
+
+
+Events = Iterator[tuple[RoundHead, bytes]]  # Each event is that of `event_of`.
 
 
 def event_of(head: RoundHead, standings: list[EntryJson]) -> bytes:
@@ -132,8 +135,7 @@ class RoundCells:
     def moment(self, cells: Sequence[Any]) -> Moment:
         if self._times is None:
             return NO_TIME
-        of_day = cells[self._time[1]] if len(self._time) > 1 else None
-        return self._times.of(cells[self._time[0]], of_day)
+        return self._times.of(*[cells[place] for place in self._time[:2]])
 
     def weight_of(self, cells: Sequence[Any]) -> int | float:
         if self._weights is None:

@@ -1,8 +1,7 @@
-"""The rows of a table, whatever its format is (`csv_rows` reads CSV), and single cells.
-
-Frames of pandas and Polars and dicts are read column by column. Whatever else offers its columns by
-`__arrow_c_stream__` or `__dataframe__` is read by pyarrow, the extra `arrow`, as are Parquet files.
-"""
+"""The rows of a table, whatever its format is (`csv_rows` reads CSV), and single cells. Frames of
+pandas and Polars and dicts are read column by column. Whatever else offers its columns by
+`__arrow_c_stream__` or `__dataframe__` is read by pyarrow, the extra `arrow`, as are Parquet
+files."""
 
 import math
 import re

@@ -1,9 +1,7 @@
-"""The ladder events on Kafka: reads the topic `ladders-noted` to its end, and appends to it.
-
-Ladder events record the parameters by which ladders are rated, and the corrections in force. An
-estimator polls a round before it reads them. `read` asks for the end of the topic after that, so it
-sees every event that was acknowledged before the round was polled.
-"""
+"""The ladder events on Kafka: reads the topic `ladders-noted` to its end, and appends to it. Ladder
+events record the parameters by which ladders are rated, and the corrections in force. An estimator
+polls a round before it reads them. `read` asks for the end of the topic after that, so it sees
+every event that was acknowledged before the round was polled."""
 
 import threading
 import time

@@ -1,9 +1,7 @@
-"""The producers on Kafka: one for transactions, and one without, for parts and for commands.
-
-A transaction that was slow to end, or during which a connection broke, is in doubt even if it
-reports success: a retried request may arrive later and end the *next* transaction. So its producer
-is discarded, and the next producer first fences whatever may still be in flight.
-"""
+"""The producers on Kafka: one for transactions, and one without, for parts and for commands. A
+transaction that was slow to end, or during which a connection broke, is in doubt even if it reports
+success: a retried request may arrive later and end the *next* transaction. So its producer is
+discarded, and the next producer first fences whatever may still be in flight."""
 
 import logging
 import threading
@@ -392,17 +390,20 @@ class Copier:
     def _append(self, record: Record) -> None:
         with access.translated_failures():
             self._producer.append(
-                self._topic, record.value, partial(self._delivered, record), record.key,
-                record.partition, list(record.headers),
+                self._topic, record.value,
+                partial(self._delivered, record.partition, record.offset),  # not the whole record
+                record.key, record.partition, list(record.headers),
             )  # fmt: skip
         self._producer.run_callbacks()
         self._check()
 
-    def _delivered(self, record: Record, error: KafkaError | None, message: Message) -> None:
-        place = f"{self._topic}, partition {record.partition}, offset {record.offset}"
+    def _delivered(
+        self, partition: int, offset: int, error: KafkaError | None, message: Message
+    ) -> None:
+        place = f"{self._topic}, partition {partition}, offset {offset}"
         if error is not None:
             self._failure = self._failure or f"{place}: {error.str()}"
-        elif record.offset not in (ANY_OFFSET, message.offset()):
+        elif offset not in (ANY_OFFSET, message.offset()):
             self._failure = self._failure or (
                 f"{place}: the record got offset {message.offset()}: something else writes to this "
                 "topic"

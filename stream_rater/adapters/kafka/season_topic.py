@@ -1,9 +1,7 @@
-"""The topic `season-ended` on Kafka: reads it, and writes the pages of a season, each once.
-
-The writer's transactional id names the ladder and the season, so a new writer ends every older one.
-It reads the topic only after that, up to the end that it has then, and writes the pages whose marks
-are not there. So each page is written once, whoever writes it, and whenever a writer is killed.
-"""
+"""The topic `season-ended` on Kafka: reads it, and writes the pages of a season, each once. The
+writer's transactional id names the ladder and the season, so a new writer ends every older one. It
+reads the topic only after that, up to the end that it has then, and writes the pages whose marks
+are not there. So each page is written once, whoever writes it, and whenever a writer is killed."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

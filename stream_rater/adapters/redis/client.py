@@ -1,8 +1,6 @@
 """Clients of Redis, for one server or for a Redis Cluster, in which each shard lies in one slot.
-
 Nothing is retried here, except a command that a cluster's node did not run and redirected to
-another node.
-"""
+another node."""
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,6 @@
-"""A connection of the store to Redis, on the public interface of hiredis.
-
-redis-py's own connections read one reply at a time. redis-py still parses the URL and its options,
-which include TLS, and knows the places of a cluster's slots.
-"""
+"""A connection of the store to Redis, on the public interface of hiredis. redis-py's own
+connections read one reply at a time. redis-py still parses the URL and its options, which include
+TLS, and knows the places of a cluster's slots."""
 
 import select
 import socket

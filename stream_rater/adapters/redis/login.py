@@ -1,9 +1,6 @@
 """How clients log in to Redis, by the settings. If the password is in a file, they log in with what
-the file has at that moment.
-
-All clients of a process that log in the same way share one object, so that they agree on when a
-refusal is final (`config.files`).
-"""
+the file has at that moment. All clients of a process that log in the same way share one object, so
+that they agree on when a refusal is final (`config.files`)."""
 
 import ssl
 from functools import cache

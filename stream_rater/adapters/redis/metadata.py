@@ -1,8 +1,6 @@
 """The keys of a shard on Redis, and the metadata of the store: its layout of shards, buckets and
-topics, and the kernel version of its ratings.
-
-`rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
-"""
+topics, and the kernel version of its ratings. `rebuild` deletes the shards' keys and writes them
+again; the metadata is kept apart from them."""
 
 import re
 import secrets

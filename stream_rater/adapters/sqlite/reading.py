@@ -1,8 +1,6 @@
-"""Reads a data file for a command, while the process that writes to the file may run.
-
-The connection is read-only. Its transactions are short, because the write-ahead log cannot be cut
-while one is open. Only `snapshot` keeps one open.
-"""
+"""Reads a data file for a command, while the process that writes to the file may run. The
+connection is read-only. Its transactions are short, because the write-ahead log cannot be cut while
+one is open. Only `snapshot` keeps one open."""
 
 import sqlite3
 import time

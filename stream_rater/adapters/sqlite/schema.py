@@ -1,8 +1,6 @@
-"""The tables of a data file, and what changes between formats.
-
-A *place* is a partition and an offset in one integer, so that each partition is appended to in the
-order of its key, and a range of offsets is one scan.
-"""
+"""The tables of a data file, and what changes between formats. A *place* is a partition and an
+offset in one integer, so that each partition is appended to in the order of its key, and a range of
+offsets is one scan."""
 
 import os
 from collections.abc import Iterator, Mapping
