@@ -93,13 +93,11 @@ DENIAL_WORDS = "authenticat", "authoriz"
 
 
 def cause_in(text: str) -> Cause:
-    """The cause of a failed connection, from librdkafka's text about it.
-
-    The code of the error does not show the cause. A certificate that the broker rejects in TLS 1.3
-    is reported as `_TRANSPORT`. If all brokers are down, the last failure is only in the text of
+    """The cause of a failed connection, from librdkafka's text about it. The code of the error does
+    not show the cause. A certificate that the broker rejects in TLS 1.3 is reported as
+    `_TRANSPORT`. If all brokers are down, the last failure is only in the text of
     `_ALL_BROKERS_DOWN`. A log line has no code. OpenSSL reports the end of a connection as an error
-    of its own, which does not concern certificates. Addresses (`sasl_ssl://...`) are ignored.
-    """
+    of its own, which does not concern certificates. Addresses (`sasl_ssl://...`) are ignored."""
     words = " ".join(word for word in text.lower().split() if "://" not in word)
     if any(each in words for each in TLS_WORDS) and "unexpected eof" not in words:
         return "tls"
@@ -159,8 +157,7 @@ def _new(
     logger: logging.Logger,
 ) -> Client:  # fmt: skip
     """A client that shows who it is by the present password or token."""
-    login = logins.login_of(settings)
-    given = dict(options)
+    login, given = logins.login_of(settings), dict(options)
     if login is not None:
         given["error_cb"] = noting_refusals(options.get("error_cb"))
     try:
@@ -225,10 +222,9 @@ def _security(settings: Settings) -> dict[str, Any]:
         }
     if tls:
         given |= {
-            "ssl.ca.location": settings.kafka_ssl_ca,
+            "ssl.ca.location": settings.kafka_ssl_ca, "ssl.key.location": settings.kafka_ssl_key,
             "ssl.certificate.location": settings.kafka_ssl_certificate,
-            "ssl.key.location": settings.kafka_ssl_key,
-        }
+        }  # fmt: skip
     return {name: value for name, value in given.items() if value}
 
 
@@ -254,20 +250,16 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
 # --- waits in slices ------------------------------------------------------------------------------
 # A worker that is asked to stop does not wait much longer.
 
-SLICE_S = 0.25
-"""The length of a slice. A wait notices within this time that the worker is asked to stop."""
+SLICE_S = 0.25  # The length of a slice: so soon a wait notices that the worker is asked to stop.
 STOP_GRACE_S = 3.0  # The longest time that a wait continues after the worker is asked to stop.
-ABANDON_S = 10.0
-"""How long a call of the client may take beyond its time-out, until it counts as hanging."""
+ABANDON_S = 10.0  # How long a call may take beyond its time-out, until it counts as hanging.
 
 
 def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
     """Call `action` in a thread of its own, which is left behind if it does not return within
-    `timeout_s` and ABANDON_S. Raises LogTrouble then, and what `action` raises.
-
-    librdkafka's `send_offsets_to_transaction` may hang after a broken connection (its issue 5456),
-    whatever time-out it is given. Its producer must not be used again.
-    """
+    `timeout_s` and ABANDON_S. Raises LogTrouble then, and what `action` raises. librdkafka's
+    `send_offsets_to_transaction` may hang after a broken connection (its issue 5456), whatever
+    time-out it is given. Its producer must not be used again."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -277,12 +269,11 @@ def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="send-offsets", daemon=True).start()
+    most_s = timeout_s + ABANDON_S
     try:
-        return outcome.result(timeout_s + ABANDON_S)
+        return outcome.result(most_s)
     except TimeoutError:
-        raise LogTrouble(
-            f"kafka: a call did not return within {timeout_s + ABANDON_S:g} s"
-        ) from None
+        raise LogTrouble(f"kafka: a call did not return within {most_s:g} s") from None
 
 
 class Deadlines:

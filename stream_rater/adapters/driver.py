@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from stream_rater.adapters.kafka import envelopes, reader
+from stream_rater.adapters.kafka import envelopes, ladder_events, reader
 from stream_rater.adapters.kafka.consumer import Input
-from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import ANY, PartsProducer, Transactions
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
@@ -38,10 +37,8 @@ NOT_OPEN = OpenTransaction()
 
 
 class Driver:
-    """Performs the effects of one group member until it is asked to stop.
-
-    `on_effect` receives the name of each effect and the seconds that it took.
-    """
+    """Performs the effects of one group member until it is asked to stop. `on_effect` receives the
+    name of each effect and the seconds that it took."""
 
     def __init__(
         self, settings: Settings, input_: Input, admin: Admin, store: RedisStore, role: str,
@@ -52,7 +49,7 @@ class Driver:
         self._stop, self._on_effect = stop, on_effect
         self._parts = PartsProducer(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
-        self._ladder_events = LadderEvents(settings, admin, stop)
+        self._ladder_events = ladder_events.LadderEvents(settings, admin, stop)
         self._rereader = reader.Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False
@@ -96,7 +93,6 @@ class Driver:
         return outcome
 
     def _abort_open(self) -> None:
-        """Abort the transaction that was begun before its Publish."""
         if self._open.events is not None:
             self._open = NOT_OPEN
             self._transactions.abort()
@@ -209,7 +205,6 @@ class Driver:
         self._transactions.run(send, offsets, tails)
 
     def _begin(self, events: Collection[ports.Event]) -> None:
-        """Begin a transaction and send the events."""
         messages = envelopes.change_messages(Events.encoded(events))
         topic, produce_all = self._admin.topics.changed, self._transactions.produce_all
         self._transactions.begin(lambda producer: produce_all(producer, topic, messages))

@@ -69,9 +69,8 @@ class Group:
     def assign(self, members: Sequence[object]) -> None:
         """Rebalance: assign all partitions again. Members are fenced until their next poll."""
         self.generation += 1
-        self.owners = (
-            {p: members[p % len(members)] for p in range(self.partitions)} if members else {}
-        )
+        owned = range(self.partitions if members else 0)
+        self.owners = {p: members[p % len(members)] for p in owned}
 
     def owned_by(self, member: object) -> frozenset[int]:
         """The partitions that the coordinator has assigned to a member."""
@@ -188,9 +187,7 @@ class LocalDriver:
     """A group member and its producer: performs the effects of one machine."""
 
     def __init__(self, log: LocalLog, store: LocalStore, group: Group, source: Topic) -> None:
-        self.log = log
-        self.store = store
-        self.group = group
+        self.log, self.store, self.group = log, store, group
         self.now_s = 0.0
         self.producer = log.new_producer()
         self._source = source
@@ -222,7 +219,6 @@ class LocalDriver:
         return effect.perform(self)
 
     def _abort_open(self) -> None:
-        """Abort the transaction that was begun before its Publish."""
         if self._open is not None:
             self._open = None
             self.log.abort(self.group, self.producer)
@@ -326,10 +322,9 @@ class LocalDriver:
         found: dict[int, int | None] = {}
         for shard, offset in offsets.items():
             yield
-            parts = self.log.parts
-            kept = parts.start(shard) <= offset < parts.end(shard)
-            (record,) = parts.read(shard, offset, offset + 1) if kept else (None,)
-            found[shard] = None if record is None else checksum(record.value)
+            kept = offset >= self.log.parts.start(shard)
+            records = self.log.parts.read(shard, offset, offset + 1) if kept else ()
+            found[shard] = next((checksum(each.value) for each in records), None)
         return found
 
     def agree(self, histories: Mapping[str, Sequence[str]], only_read: Container[str]) -> Steps:
@@ -445,7 +440,6 @@ class LocalDriver:
 
 
 def _by_shard(action: Callable[[int, Any], Any], wanted: Mapping[int, Any]) -> Steps:
-    """The result of an action for each shard, which is one step."""
     found = {}
     for shard, each in wanted.items():
         yield
@@ -454,10 +448,8 @@ def _by_shard(action: Callable[[int, Any], Any], wanted: Mapping[int, Any]) -> S
 
 
 def estimator_worker(log: LocalLog, store: LocalStore) -> LocalDriver:
-    """A member of the estimators' group."""
     return LocalDriver(log, store, log.estimators, log.rounds)
 
 
 def updater_worker(log: LocalLog, store: LocalStore) -> LocalDriver:
-    """A member of the updaters' group."""
     return LocalDriver(log, store, log.updaters, log.parts)

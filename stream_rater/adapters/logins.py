@@ -35,11 +35,9 @@ class TokenFailure(Exception):
 
 
 def in_a_thread(action: Callable[[], object]) -> None:
-    """Call this soon, in another thread.
-
-    A refusal may be reported by a callback of a client. A call of the same client within it ends
-    the process, with a failed assertion of confluent-kafka (`CallState_get`).
-    """
+    """Call this soon, in another thread. A refusal may be reported by a callback of a client. A
+    call of the same client within it ends the process, with a failed assertion of confluent-kafka
+    (`CallState_get`)."""
     threading.Thread(target=action, name="password", daemon=True).start()
 
 
@@ -59,10 +57,8 @@ class Login:
         self._lock = threading.RLock()
         self._began_s = self._last_s = 0.0
         """When the present series of refusals began, and its last refusal."""
-        self._refused = False
-        """Whether there has been a refusal since the password changed."""
-        self._changed_s = -math.inf
-        """When the password last changed."""
+        self._refused = False  # Whether there has been a refusal since the password changed.
+        self._changed_s = -math.inf  # When the password last changed.
 
     def adopt(self, client: Any, password: str) -> None:
         """Let a new client, made with this password, show the present one and all later ones."""
@@ -132,8 +128,7 @@ def login_of(settings: Settings) -> Login | None:
         return None
     key = settings.kafka, settings.kafka_sasl_username, file, mechanism
     with _lock:
-        found = _logins.get(key)
-        if found is None:
+        if (found := _logins.get(key)) is None:
             found = Login(settings.kafka_sasl_username, settings.kafka_sasl_password, file)
             _logins[key] = found
         return found
@@ -151,10 +146,8 @@ def after_refusal() -> str:
 
 def token_function(name: str) -> Callable[[str], Any]:
     """The function that returns tokens, as confluent-kafka's `oauth_cb` does. `name`: module and
-    function, with a colon between them. Raises BadConfiguration.
-
-    What it raises, and any other result, becomes a TokenFailure.
-    """
+    function, with a colon between them. Raises BadConfiguration. What it raises, and any other
+    result, becomes a TokenFailure."""
     module_name, _, function_name = name.partition(":")
     if not (module_name and function_name):
         raise BadConfiguration(f"{TOKEN_SETTING} is {name!r}: name a function as module:function")

@@ -1,7 +1,5 @@
 """Kafka and Redis in memory, for the simulator, the unit tests and `demo --embedded`.
-
-`local_driver.LocalDriver` performs a machine's effects on them.
-"""
+`local_driver.LocalDriver` performs a machine's effects on them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -9,8 +7,7 @@ from itertools import chain
 from stream_rater.adapters.local_driver import Group, LocalLog, LocalStore, Topic, Transaction
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Headers, Player, Record
-from stream_rater.pipeline import ports
-from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline import ladder_history, ports
 
 
 class Records(list[Record]):
@@ -63,8 +60,8 @@ class Log(LocalLog):
         log.append(Record(shard, len(log), value))
         return len(log) - 1
 
-    def read(self) -> LadderLog:
-        ladder_log = LadderLog()
+    def read(self) -> ladder_history.LadderLog:
+        ladder_log = ladder_history.LadderLog()
         for each in self.ladder_events:
             ladder_log.read(each)
         return ladder_log

@@ -15,18 +15,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_rater.columns import siphash
 from stream_rater.columns.arrays import Bytes, Flags, Hashes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.siphash import Key
 from stream_rater.columns.strings import StringColumn, hash_each
 from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record, checksum
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import Seed, is_seed
+from stream_rater.rounds import batch, decoder, seed_records
 
 PLAYERS_PER_PIECE = 20_000  # The most players in one piece of a checkpoint.
 MOST_CHECKPOINTS = 4  # The most checkpoints that are stored for a ladder.
@@ -81,7 +79,7 @@ class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
         """Whether its last record is among these. Raises UnusableCheckpoint if another record is at
         that offset, because this is a different log then."""
         at = [each for each in records if each.offset == self.last[0]]
-        there = [each for each in at if not kind_of(each) or is_seed(each)]
+        there = [each for each in at if not decoder.kind_of(each) or seed_records.is_seed(each)]
         if any(checksum(each.value) != self.last[1] for each in there):
             raise UnusableCheckpoint("it is of another log")
         return bool(there)
@@ -128,8 +126,8 @@ BITS = 2**20  # The number of bits of a Bloom filter.
 PROBES = 8
 NEW_AT_ONCE = 2**13  # The number of new hashes that are collected before they are added together.
 FILTERS_IN_PIECE = 16  # The most Bloom filters in a stored piece, which take 2 MiB.
-ROUNDS = Key(np.uint64(0x726F756E64206964), np.uint64(1))
-PLAYERS = Key(np.uint64(0x706C617965722069), np.uint64(1))
+ROUNDS = siphash.Key(np.uint64(0x726F756E64206964), np.uint64(1))
+PLAYERS = siphash.Key(np.uint64(0x706C617965722069), np.uint64(1))
 """The keys of the hashes. They are public, because a filter must mean the same to every worker. An
 attacker who chooses ids by these keys can only make corrections slower."""
 
@@ -165,12 +163,12 @@ class IdFilter:
         self._unmerged_count = 0
         """The number of hashes in `_unmerged`."""
 
-    def add(self, rounds: RoundBatch) -> None:
+    def add(self, rounds: batch.RoundBatch) -> None:
         """Add the ids of rounds and of the players in them."""
         self._add(_hashes(StringColumn.of([head.round_id for head in rounds.heads]), ROUNDS))
         self._add(_hashes(rounds.names, PLAYERS))
 
-    def add_seed(self, seed: Seed) -> None:
+    def add_seed(self, seed: seed_records.Seed) -> None:
         """Add the id of a seed or a reset, and those of its players."""
         self._add(_hashes(StringColumn.of([seed.round_id]), ROUNDS))
         self._add(_hashes(seed.names, PLAYERS))
@@ -209,7 +207,7 @@ class IdFilter:
         """Whether a round with a player of this name may have been added."""
         return self._may_have(name, PLAYERS)
 
-    def _may_have(self, text: str, key: Key) -> bool:
+    def _may_have(self, text: str, key: siphash.Key) -> bool:
         self._merge_new()
         one = _hashes(StringColumn.of([text]), key)
         place = int(np.searchsorted(self._last, one[0]))
@@ -227,7 +225,7 @@ class IdFilter:
         ]
 
 
-def _hashes(texts: StringColumn, key: Key) -> Hashes:
+def _hashes(texts: StringColumn, key: siphash.Key) -> Hashes:
     return hash_each(texts.data, texts.starts, texts.ends, key)
 
 

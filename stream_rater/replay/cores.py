@@ -1,10 +1,8 @@
-"""Rates rounds on several cores, with the same bits as on one.
-
-The rounds of a wave share no player, and a round's result depends on its players' beliefs alone. So
-a wave can be cut anywhere between two rounds, and the pieces can be rated at the same time: each
-writes the rows of its own players. The kernels run without the interpreter's lock, so threads are
-enough, and all of them share one table of beliefs.
-"""
+"""Rates rounds on several cores, with the same bits as on one. The rounds of a wave share no
+player, and a round's result depends on its players' beliefs alone. So a wave can be cut anywhere
+between two rounds, and the pieces can be rated at the same time: each writes the rows of its own
+players. The kernels run without the interpreter's lock, so threads are enough, and all of them
+share one table of beliefs."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +21,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.files import prefetched
 
 T = TypeVar("T")
-LEAST_PIECE = 2048
-"""The fewest players in a piece of a wave. A smaller one is hardly worth its hand-over."""
+LEAST_PIECE = 2048  # The fewest players in a piece of a wave: fewer are not worth a hand-over.
 
 
 class Cores:

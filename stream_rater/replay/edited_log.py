@@ -21,11 +21,10 @@ from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
-from stream_rater.rounds import seed_records
+from stream_rater.rounds import ragged, seed_records
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder, kind_of, split_at_corrections
 from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, RecordBatches, arrivals_of
-from stream_rater.rounds.ragged import Ragged
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
@@ -80,7 +79,7 @@ class Verdicts(NamedTuple):
 NO_VERDICTS = Verdicts({}, {})  # The verdicts on a log without corrections.
 
 
-class LoggedRounds(Ragged, gc=False):
+class LoggedRounds(ragged.Ragged, gc=False):
     """R accepted rounds in the order of the log, and their places in the log."""
 
     rounds: RoundBatch

@@ -30,14 +30,12 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from stream_rater.columns import ranges, strings
 from stream_rater.columns.arrays import Flags, Hashes, Ints
-from stream_rater.columns.ranges import bounds
-from stream_rater.columns.strings import StringColumn
 from stream_rater.rating.parameters import Season
+from stream_rater.rounds import seed_records, validation
 from stream_rater.rounds.batch import RoundBatch, of_entries
 from stream_rater.rounds.correction_records import Span
-from stream_rater.rounds.seed_records import Seed
-from stream_rater.rounds.validation import MIN_ENTRIES
 
 K = TypeVar("K", bound=Hashable)
 
@@ -114,7 +112,7 @@ class EntryEdits:
         """The sorted hashes of all names with a change so far."""
         if new := len(self._changes) - len(self._hashes):
             names = list(self._changes)[-new:]
-            self._hashes = np.sort(np.append(self._hashes, StringColumn.of(names).hashes))
+            self._hashes = np.sort(np.append(self._hashes, strings.StringColumn.of(names).hashes))
         return self._hashes
 
     def changes_of(self, player: str) -> list[tuple[int, Change]]:
@@ -246,7 +244,7 @@ class Edits:
         found = np.isin(offsets, self._offsets)
         if self.entries:
             known = self.entries.may_have(rounds.names.hashes)
-            starts = bounds(rounds.sizes)[:-1]
+            starts = ranges.bounds(rounds.sizes)[:-1]
             found |= np.logical_or.reduceat(known, starts) if len(rounds) else False
         return np.flatnonzero(found)
 
@@ -268,7 +266,7 @@ class Edits:
         if now == names:
             return round_
         edited = _with_owners(round_, now)
-        return edited if len(edited.place) >= MIN_ENTRIES else None
+        return edited if len(edited.place) >= validation.MIN_ENTRIES else None
 
     def count_differences(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
         """The number of R rounds at these (R,) offsets that `other` edits otherwise."""
@@ -278,7 +276,7 @@ class Edits:
             found += _content(self.edited(own, offset)) != _content(other.edited(own, offset))
         return found
 
-    def seed(self, seed: Seed) -> Seed | None:
+    def seed(self, seed: seed_records.Seed) -> seed_records.Seed | None:
         """A seed or a reset after the corrections; None if it changes no belief any more."""
         if seed.offset in self.voided:
             return None
@@ -289,10 +287,10 @@ class Edits:
         if now == names:
             return seed
         rows = np.flatnonzero([each is not None for each in now])
-        owners = StringColumn.of([each for each in now if each is not None])
+        owners = strings.StringColumn.of([each for each in now if each is not None])
         return seed.take(rows, owners) if len(rows) else None
 
-    def changes_seed(self, other: "Edits", seed: Seed) -> bool:
+    def changes_seed(self, other: "Edits", seed: seed_records.Seed) -> bool:
         """Whether a seed or a reset differs between these edits and `other`."""
         return _content(self.seed(seed)) != _content(other.seed(seed))
 
@@ -308,12 +306,10 @@ NO_EDITS = Edits()
 def edited(
     rounds: RoundBatch, offsets: Ints, edits_of: Callable[[str, int], Edits]
 ) -> tuple[RoundBatch, Flags]:
-    """R rounds after the corrections, and (R,) whether each still has at least two entries.
-
-    The rounds were read at these (R,) offsets. `edits_of` returns the edits of a ladder's round at
-    an offset. A round with fewer than two entries is returned as it was reported, and must not be
-    rated. If no round may change, the same object is returned.
-    """
+    """R rounds after the corrections, and (R,) whether each still has at least two entries. The
+    rounds were read at these (R,) offsets. `edits_of` returns the edits of a ladder's round at an
+    offset. A round with fewer than two entries is returned as it was reported, and must not be
+    rated. If no round may change, the same object is returned."""
     counts = np.ones(len(rounds), np.bool_)
     heads = zip(rounds.heads, offsets.tolist(), strict=True)
     edits = [edits_of(head.ladder, offset) for head, offset in heads]
@@ -363,10 +359,10 @@ def players_of(
 def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
     """One round with these players in place of its own. None stands for a removed player."""
     stays = np.array([each is not None for each in players], np.bool_)
-    spans = pairwise(bounds(round_.members).tolist())
+    spans = pairwise(ranges.bounds(round_.members).tolist())
     members = np.array([np.count_nonzero(stays[a:b]) for a, b in spans], np.int64)
     entries = np.flatnonzero(members)
-    names = StringColumn.of([each for each in players if each is not None])
+    names = strings.StringColumn.of([each for each in players if each is not None])
     return msgspec.structs.replace(
         round_, entries=np.array([len(entries)]), sizes=np.array([len(names)]),
         place=round_.place[entries], members=members[entries], share=round_.share[stays],
@@ -379,11 +375,11 @@ COMPARED = "time", "weight", "ceiling", "place", "members", "share", "seat", "sc
 COMPARED_OF_SEEDS = "mu", "sigma", "rounds"
 
 
-def _content(of: RoundBatch | Seed | None) -> tuple[object, ...]:
+def _content(of: RoundBatch | seed_records.Seed | None) -> tuple[object, ...]:
     """All that a round or a seed says, except its id, in a form that can be compared."""
     if of is None:
         return ()
-    columns = COMPARED_OF_SEEDS if isinstance(of, Seed) else COMPARED
+    columns = COMPARED_OF_SEEDS if isinstance(of, seed_records.Seed) else COMPARED
     return (*(getattr(of, each).tobytes() for each in columns), *of.names.texts())
 
 
@@ -395,11 +391,9 @@ class Version(NamedTuple):
 
 
 class EditsSoFar:
-    """The accepted corrections of one ladder so far.
-
-    Adding a correction takes constant time. Computing `edits` takes time in proportion to the
-    corrections so far, so use the result for many rounds.
-    """
+    """The accepted corrections of one ladder so far. Adding a correction takes constant time.
+    Computing `edits` takes time in proportion to the corrections so far, so use the result for many
+    rounds."""
 
     def __init__(self, base: Edits = NO_EDITS) -> None:
         self.entries = EntryEdits.after(base.entries)

@@ -1,8 +1,6 @@
 """Reads files of rounds line by line, and decompresses them in a separate thread. `prefetched` lets
-any stage of a pipeline make items before the next stage needs them.
-
-The module imports little, so that a command can begin to read before it loads the rating code.
-"""
+any stage of a pipeline make items before the next stage needs them. The module imports little, so
+that a command can begin to read before it loads the rating code."""
 
 import io
 import os
@@ -47,11 +45,9 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def text_size(path: Path) -> int | None:
-    """The number of bytes of text in a file; None if it is unknown before the file is read.
-
-    For a gzip file the number comes from its last four bytes. It is wrong if the file has several
-    members or more than 4 GiB of text, so use it only to show progress.
-    """
+    """The number of bytes of text in a file; None if it is unknown before the file is read. For a
+    gzip file the number comes from its last four bytes. It is wrong if the file has several members
+    or more than 4 GiB of text, so use it only to show progress."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -64,10 +60,8 @@ def text_size(path: Path) -> int | None:
 
 def json_lines(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Return the lines unchanged. Raises OSError if neither of the first two lines that are not
-    blank is a JSON object. If the first of them begins an array, one line is enough.
-
-    Without this check, a file of another format would give one error for each line.
-    """
+    blank is a JSON object. If the first of them begins an array, one line is enough. Without this
+    check, a file of another format would give one error for each line."""
     seen: list[bytes] = []
     bad = size = 0
     for line in lines:
@@ -187,10 +181,7 @@ class _Text(io.RawIOBase):
 
 def prefetched(items: Iterable[T], most: int = MOST_AHEAD) -> Iterator[T]:
     """Yield the items. A thread begins to make them immediately, and stays up to `most` items
-    ahead.
-
-    Raises the exceptions that are raised while the items are made.
-    """
+    ahead. Raises the exceptions that are raised while the items are made."""
     ready_items: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
     stopped = threading.Event()
 

@@ -16,24 +16,17 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
-from stream_rater.columns.ranges import bounds
-from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.columns.strings import StringColumn
+from stream_rater.columns import arrays, ranges, sharding, strings
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections as contract
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.replay import edited_log, edits
-from stream_rater.replay.checkpoint import IdFilter
+from stream_rater.replay import checkpoint, edited_log, edits
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason
-from stream_rater.rounds import correction_records
-from stream_rater.rounds.batch import OneRound, RoundBatch
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import Seed, is_seed
+from stream_rater.rounds import batch, correction_records, decoder, seed_records
 from stream_rater.rounds.validation import Invalid
 
-ReadRound = Callable[[Record], OneRound]  # Decodes the round in a record; raises Invalid.
+ReadRound = Callable[[Record], batch.OneRound]  # Decodes the round in a record; raises Invalid.
 RecordPlace = tuple[int, int]  # The place of a record: its partition and offset.
 
 T = TypeVar("T")
@@ -61,7 +54,7 @@ class Base(NamedTuple):
     edits: Edits  # The removals, merges and seasons of all corrections that were accepted before.
     time: int  # No earlier round, seed or reset has a later time (Unix seconds).
     players: Collection[str]  # The players whom the corrections name and who have an earlier round.
-    ids: IdFilter | None = None
+    ids: checkpoint.IdFilter | None = None
     """A filter for the ids of earlier rounds and their players; None: every id is possible."""
 
     def may_have_round(self, round_id: str) -> bool:
@@ -88,7 +81,7 @@ class Ledger:
         self._base, self._read = base, read
         self._ids = {correction_records.round_in(each) for each in named} - {""}
         self._names = {name for each in named for name in correction_records.names_in(each)}
-        self._hashes = StringColumn.of(list(self._names)).hashes
+        self._hashes = strings.StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
         """The rounds that corrections may name, by their offsets."""
         self._played: dict[str, set[int]] = {}
@@ -110,10 +103,10 @@ class Ledger:
         """The season that started last."""
         return self._corrections.seasons[-1].season
 
-    def add(self, rounds: RoundBatch, offsets: Ints, partition: int) -> None:
+    def add(self, rounds: batch.RoundBatch, offsets: arrays.Ints, partition: int) -> None:
         """Read R accepted rounds of the ladder. `offsets` (R,) are their offsets."""
         named = np.isin(rounds.names.hashes, self._hashes)
-        starts = bounds(rounds.sizes)
+        starts = ranges.bounds(rounds.sizes)
         for i, head in enumerate(rounds.heads):
             own = named[starts[i] : starts[i + 1]]
             if head.round_id in self._ids:
@@ -124,7 +117,7 @@ class Ledger:
             place = Record(partition, int(offsets[i]), None)
             self._remember_round(rounds[i], place, rows=rows - starts[i])
 
-    def add_seed(self, seed: Seed) -> None:
+    def add_seed(self, seed: seed_records.Seed) -> None:
         """Read an accepted seed or reset of the ladder."""
         rows = np.flatnonzero(np.isin(seed.names.hashes, self._hashes))
         if seed.round_id in self._ids:
@@ -135,7 +128,7 @@ class Ledger:
         for name in seed.names.take(rows).texts():
             self._seeded.setdefault(name, set()).add(seed.offset)
 
-    def _remember_round(self, standings: OneRound, place: Record, rows: Ints) -> None:
+    def _remember_round(self, standings: batch.OneRound, place: Record, rows: arrays.Ints) -> None:
         found = standings.batch.names.take(rows).texts()
         names = tuple(name for name in found if name in self._names)
         self._known[place.offset] = _KnownRound(
@@ -149,12 +142,9 @@ class Ledger:
         self, correction: contract.Correction, received_s: float, offset: int
     ) -> int | None:
         """Validate the correction that was read at this offset. If it is valid, `edits` includes it
-        from now on.
-
-        Returns the offset of the first round that the correction changes; None if it changes no
-        earlier round. `received_s` is the time when the log received it, in Unix seconds. Raises
-        Invalid, or NeedsEarlierRounds.
-        """
+        from now on. Returns the offset of the first round that the correction changes; None if it
+        changes no earlier round. `received_s` is the time when the log received it, in Unix
+        seconds. Raises Invalid, or NeedsEarlierRounds."""
         match correction:
             case contract.RoundVoided():
                 place = self._find(correction.round_id)
@@ -307,7 +297,7 @@ class Ledger:
 
 def with_verdicts(
     run: Callable[[edited_log.Verdicts | None], T], read_log: Callable[[], Iterable[Record]],
-    ladders: Ladders, window: int, partitions: int = ANYWHERE,
+    ladders: Ladders, window: int, partitions: int = sharding.ANYWHERE,
 ) -> T:  # fmt: skip
     """Return the result of `run`. The first call passes None, which is enough for a log without
     corrections. If it raises MissingVerdicts, `run` is called again with the verdicts on the
@@ -322,14 +312,14 @@ def with_verdicts(
 
 def verdicts_of_log(
     read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int,
-    partitions: int = ANYWHERE,
+    partitions: int = sharding.ANYWHERE,
 ) -> edited_log.Verdicts:  # fmt: skip
     """The verdicts on all corrections in the records of `round-completed`. `read_log` yields these
     records from the first one, each time it is called."""
     found: dict[RecordPlace, contract.Correction] = {}
     rejections: dict[RecordPlace, Invalid] = {}
     for record in read_log():
-        if record.headers and kind_of(record) and not is_seed(record):
+        if record.headers and decoder.kind_of(record) and not seed_records.is_seed(record):
             place = record.partition, record.offset
             try:
                 found[place] = correction_records.decode(record, ladders, partitions)
@@ -362,11 +352,11 @@ class _SecondPass:
         """For each ladder, the corrections that wait to be applied, with their records."""
         self._applied: dict[str, list[edited_log.AppliedCorrection]] = {}
 
-    def read(self, each: edited_log.LoggedRounds | Seed | Record) -> None:
+    def read(self, each: edited_log.LoggedRounds | seed_records.Seed | Record) -> None:
         """Read a batch of rounds, a seed, or a correction."""
         if isinstance(each, edited_log.LoggedRounds):
             self._read_rounds(each)
-        elif isinstance(each, Seed):
+        elif isinstance(each, seed_records.Seed):
             if each.ladder in self._ledgers:
                 self._ledgers[each.ladder].add_seed(each)
         elif (found := self._found.get((each.partition, each.offset))) is not None:

@@ -19,27 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from stream_rater.columns.arrays import Ints
-from stream_rater.columns.strings import StringColumn
+from stream_rater.columns import arrays, strings
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import Round
-from stream_rater.contract.record import Record
-from stream_rater.replay import edited_log
+from stream_rater.contract import events, record
+from stream_rater.replay import edited_log, files
 from stream_rater.replay.cores import Cores
-from stream_rater.replay.files import prefetched
+from stream_rater.rounds import lines, seed_records
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.rounds.lines import RecordBatches
-from stream_rater.rounds.seed_records import Seed
 
-LONG_LOG = 1_000_000
-"""From so many records on, other processes read; to start them takes the time of some 100,000."""
+LONG_LOG = 1_000_000  # From so many records on, processes read: to start them takes some 100,000.
 MOST_PROCESSES = 4  # The most processes that read. So many keep one that rates busy.
 MOST_AHEAD = 4  # The number of batches that are validated ahead of the replay.
 END = b"end"  # What a process sends last.
 
 
-LogSource = Callable[[Mapping[int, int]], Iterable[Sequence[Record]]]
+LogSource = Callable[[Mapping[int, int]], Iterable[Sequence[record.Record]]]
 """Yields the records of these partitions, each up to its end, in batches. Those of each partition
 come in order. It can be called more than once, and pickled for another process."""
 
@@ -51,18 +46,16 @@ class LogReader(NamedTuple):
     ends: Mapping[int, int]  # The end offset of each partition.
 
     @classmethod
-    def of(cls, read: Callable[[], Iterable[Record]]) -> "LogReader":
+    def of(cls, read: Callable[[], Iterable[record.Record]]) -> "LogReader":
         """A log that only this process can read. `read` yields all records at each call."""
         return cls(lambda _: edited_log.batches_of(read(), mixed=True), {})
 
     @property
     def total(self) -> int:
-        """The number of offsets."""
         return sum(self.ends.values())
 
-    def records(self) -> RecordBatches:
-        """All records."""
-        return RecordBatches(lambda: self.source(self.ends))
+    def records(self) -> lines.RecordBatches:
+        return lines.RecordBatches(lambda: self.source(self.ends))
 
     @contextmanager
     def validated(
@@ -78,7 +71,7 @@ class LogReader(NamedTuple):
             return
         asked = [(self.source, share, ladders, window, partitions) for share in shares]
         with _readers(asked) as connections:
-            received = prefetched(_received(connections), MOST_AHEAD)
+            received = files.prefetched(_received(connections), MOST_AHEAD)
             yield (_unpacked(each, validator.round_decoder) for each in received)
 
 
@@ -119,22 +112,22 @@ def _packed(valid: edited_log.ValidRecords, decoder: RoundDecoder) -> bytes:
         _small(each, used) if isinstance(each, edited_log.LoggedRounds) else each
         for each in valid.content
     ]
-    rejected = [(Record(r.partition, r.offset, None), why) for r, why in valid.rejected]
+    rejected = [(record.Record(r.partition, r.offset, None), why) for r, why in valid.rejected]
     ratings = [decoder.ratings[i] for i in used.tolist()]
     return pickle.dumps(
         (edited_log.ValidRecords(valid.count, content, rejected), ratings), pickle.HIGHEST_PROTOCOL
     )
 
 
-def _small(logged: edited_log.LoggedRounds, used: Ints) -> edited_log.LoggedRounds:
+def _small(logged: edited_log.LoggedRounds, used: arrays.Ints) -> edited_log.LoggedRounds:
     """The rounds with heads that have no other text than the ladder, and without the hashes of this
     process. Their `config_index` becomes an index into `used`."""
     rounds, names = logged.rounds, logged.rounds.names
     ladders = [head.ladder for head in rounds.heads]
-    heads = {each: Round(round_id="", ladder=each, completed_at="") for each in set(ladders)}
+    heads = {each: events.Round(round_id="", ladder=each, completed_at="") for each in set(ladders)}
     small = structs.replace(
         rounds, heads=[heads[each] for each in ladders],
-        names=StringColumn(names.data, names.starts, names.ends),
+        names=strings.StringColumn(names.data, names.starts, names.ends),
         config_index=np.searchsorted(used, rounds.config_index),
     )  # fmt: skip
     return structs.replace(logged, rounds=small)
@@ -194,7 +187,7 @@ def _unpacked(data: bytes, decoder: RoundDecoder) -> edited_log.ValidRecords:
         if isinstance(each, edited_log.LoggedRounds):
             numbers = index[each.rounds.config_index] if len(each) else each.rounds.config_index
             return structs.replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
-        if isinstance(each, Seed):
+        if isinstance(each, seed_records.Seed):
             return replace(each, rating=decoder.ratings[decoder.adopt(each.rating)])
         return each
 

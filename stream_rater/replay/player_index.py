@@ -21,10 +21,7 @@ T = TypeVar("T", bound=np.generic)
 
 HALF, ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0)
-
-BLOCK = 64
-"""The number of names whose data is prefetched together. The data stays in the cache until it is
-used."""
+BLOCK = 64  # The names whose data is prefetched together: it stays in the cache until it is used.
 
 
 @inlined
@@ -45,8 +42,7 @@ def _slot(slots: Hashes, h: np.uint64) -> np.uint64:
 
 @inlined
 def _insert(slots: Hashes, h: np.uint64, row: int) -> None:
-    """Enter a row at its hash. A slot stores the upper half of the hash, and the row number plus
-    1."""
+    """Enter a row at its hash. A slot has the upper half of the hash, and the row number plus 1."""
     mask = np.uint64(len(slots) - 1)
     slot = _slot(slots, h)
     while slots[slot] != EMPTY:
@@ -102,10 +98,8 @@ def _rows(
             if row < 0:
                 row = count
                 count += 1
-                stored_hashes[row], starts[count] = (
-                    hashes[i],
-                    put(names, starts[row], data, first, end),
-                )
+                stored_hashes[row] = hashes[i]
+                starts[count] = put(names, starts[row], data, first, end)
                 _insert(slots, hashes[i], row)
             out[i] = row
     return count
@@ -160,9 +154,8 @@ class PlayerIndex:
     def find(self, name: str) -> int | None:
         """The row of a name; None if it is unknown."""
         text = StringColumn.of([name])
-        row = _row_of(
-            text.data, text.ends[0], text.hashes[0], self._slots, self._names, self._starts
-        )
+        end, h = text.ends[0], text.hashes[0]
+        row = _row_of(text.data, end, h, self._slots, self._names, self._starts)
         return None if row < 0 else int(row)
 
     def _make_room(self, names: int, size: int) -> None:

@@ -34,8 +34,7 @@ class Waves(NamedTuple):
 
     order: Ints  # (R,) the indices of the rounds. The rounds of one player keep their order.
     bounds: Ints
-    """(W+1,) the bounds of the W waves. Wave w has the rounds order[bounds[w] : bounds[w + 1]], in
-    rising order."""
+    """(W+1,) those of the W waves: w has the rounds order[bounds[w] : bounds[w + 1]], rising."""
 
 
 @kernel
@@ -86,7 +85,6 @@ class SeedOutcome(NamedTuple):
 
 NO_ROWS = np.empty(0, np.int64)
 NOTHING_SEEDED = SeedOutcome(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
-"""The effect of a reset of an unknown player."""
 
 
 class _Drawn(NamedTuple):

@@ -1,8 +1,6 @@
 """Makes the `rating-changed` events of rounds, seeds and resets without a stream, and standings.
-
 The fields and values equal those of the service's events, because both come from the same beliefs.
-Only the order differs: the service writes the events of a round shard by shard.
-"""
+Only the order differs: the service writes the events of a round shard by shard."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -11,13 +9,11 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.ranges import bounds
+from stream_rater.columns import arrays, ranges
 from stream_rater.config.views import Views, listed, tier_of
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import CorrectionCause, RatingChanged, Round, joined
-from stream_rater.rating import seasons
-from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE
+from stream_rater.rating import model, seasons
 from stream_rater.rating.stages import RatingRule, ratings
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, RatedBatch, Seeded
@@ -32,26 +28,26 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
     by_round: dict[int, Sequence[RatingChanged]] = {}
     for rated in batch.rated:
         events = [*_events(rated, batch.log.rounds.offset[rated.chosen])]
-        starts = bounds(rated.rounds.sizes).tolist()
+        starts = ranges.bounds(rated.rounds.sizes).tolist()
         for i, number in enumerate(rated.chosen.tolist()):
             by_round[number] = events[starts[i] : starts[i + 1]]
     for number in sorted(by_round):
         yield from by_round[number]
 
 
-def numbers_of(rated: Rated) -> Floats:
+def numbers_of(rated: Rated) -> arrays.Floats:
     """(P, 7) the numbers of each player for `rating_changed`: mu and sigma after the round, mu and
     sigma before it, the performance, the rating after the round, and the rating before it."""
     rule, same = [rated.rule], np.zeros(len(rated.rows), np.int64)
     _, evidence, after, published = rated.result
     return np.column_stack((
-        after.mu, after.sigma, published.mu, published.sigma, evidence[:, PERFORMANCE],
+        after.mu, after.sigma, published.mu, published.sigma, evidence[:, model.PERFORMANCE],
         ratings(rule, same, after.mu, after.sigma),
         ratings(rule, same, published.mu, published.sigma),
     ))  # fmt: skip
 
 
-def _events(rated: Rated, offsets: Ints) -> Iterator[RatingChanged]:
+def _events(rated: Rated, offsets: arrays.Ints) -> Iterator[RatingChanged]:
     """Yield the events of R rounds of a ladder, which are at these (R,) offsets."""
     rounds = rated.rounds
     rows = zip(
@@ -86,7 +82,7 @@ def seed_changed(
     mu, sigma, previous_mu, previous_sigma = values
     ratings_now = rule.rating(mu, sigma), rule.rating(previous_mu, previous_sigma)
     event = rating_changed(
-        head.ladder, head.round_id, player, head.completed_at, DID_NOT_FINISH,
+        head.ladder, head.round_id, player, head.completed_at, model.DID_NOT_FINISH,
         (mu, sigma, previous_mu, previous_sigma, 0.0, *ratings_now), rounds, offset, rule,
     )  # fmt: skip
     cause = CorrectionCause(cause=kind, offset=offset, round_id=head.round_id)
@@ -103,7 +99,7 @@ def rating_changed(
     return RatingChanged(
         event_id=joined(ladder, round_id, player), ladder=ladder, player=player,
         round_id=round_id, completed_at=completed_at,
-        rank=None if place == DID_NOT_FINISH else place, mu=mu, sigma=sigma,
+        rank=None if place == model.DID_NOT_FINISH else place, mu=mu, sigma=sigma,
         previous_mu=previous_mu, previous_sigma=previous_sigma, performance=performance,
         rating=rating, previous_rating=previous_rating, rounds=rounds,
         provisional=rounds < rule.provisional_rounds, offset=offset, season=rule.season,
@@ -133,14 +129,14 @@ class Standings:
         is_listed = listed(views, header, at_s, offset)
         header, rows = header[is_listed], rows[is_listed]
         names = pool.names.take(rows).texts()
-        rating: Floats = rule.rating(header["mu"], header["sigma"])
+        rating: arrays.Floats = rule.rating(header["mu"], header["sigma"])
         by = rating.tolist()
         order = np.array(sorted(range(len(by)), key=lambda i: (-by[i], names[i])), np.int64)
         header, self._rating = header[order], rating[order]
         self._names = [names[i] for i in order.tolist()]
         self._mu, self._sigma = header["mu"], header["sigma"]
-        self._rounds: Ints = header["rounds"].astype(np.int64)
-        self._rank: Ints = 1 + np.searchsorted(-self._rating, -self._rating)
+        self._rounds: arrays.Ints = header["rounds"].astype(np.int64)
+        self._rank: arrays.Ints = 1 + np.searchsorted(-self._rating, -self._rating)
         self._tier = [tier_of(views, each) for each in self._rating.tolist()]
 
     def __len__(self) -> int:
@@ -153,7 +149,6 @@ class Standings:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all standings."""
         columns = self._rating, self._mu, self._sigma, self._rounds
         names = msgspec.msgpack.encode((self.ladder, self.season, self._tier, self._names))
         return season_ended.digest_of(
@@ -184,7 +179,6 @@ class Standings:
     def summary(
         self, offset: int, started_at: str | None, ended_at: str
     ) -> season_ended.SeasonKept:
-        """The summary of the season, which ended at this offset."""
         return season_ended.SeasonKept(
             ladder=self.ladder, season=self.season, started_at=started_at, ended_at=ended_at,
             offset=offset, players=self.players, listed=len(self), pages=self.pages,

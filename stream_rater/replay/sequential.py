@@ -11,11 +11,9 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record
-from stream_rater.rating.parameters import RatingConfig, Season
-from stream_rater.rating.stages import RatingRule
-from stream_rater.replay import edited_log
+from stream_rater.rating import parameters, stages
+from stream_rater.replay import edited_log, edits
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edits import indices_by
 from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, waves_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.seed_records import Seed
@@ -29,7 +27,7 @@ class Rated(NamedTuple):
     chosen: Ints  # (R,) the indices of the rounds among the batch's accepted ones, as rated.
     rounds: RoundBatch  # (R,) the rounds in this order.
     pool: Pool  # The ladder's pool.
-    rule: RatingRule  # The rule by which the pool rated them.
+    rule: stages.RatingRule  # The rule by which the pool rated them.
     rows: Ints  # (P,) the players' rows in the pool.
     result: RatingResult  # The beliefs of each player before and after each round.
 
@@ -39,7 +37,7 @@ class Seeded(NamedTuple):
 
     seed: Seed  # The seed after the corrections.
     pool: Pool  # The pool of the ladder.
-    rule: RatingRule  # The pool's rule at the seed.
+    rule: stages.RatingRule  # The pool's rule at the seed.
     result: SeedOutcome  # The players whose beliefs it changed.
 
 
@@ -66,10 +64,10 @@ class Replay:
         self._cores = cores
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
-        self._seasons: dict[str, tuple[Season, ...]] = {}
+        self._seasons: dict[str, tuple[parameters.Season, ...]] = {}
         """For each ladder, the seasons that have started, in order."""
 
-    def start_season(self, ladder: str, season: Season) -> None:
+    def start_season(self, ladder: str, season: parameters.Season) -> None:
         """Start a season on a ladder. It holds for all rounds that are rated later."""
         self._seasons[ladder] = (*self._seasons.get(ladder, ()), season)
         if ladder in self.pools:
@@ -116,7 +114,7 @@ class Replay:
         if len(places) and len(set(ladders)) == 1 and (rules == rules[0]).all():
             return [self._rate(ladders[0], int(rules[0]), rounds, places, reported.offset)]
         keys = ((ladders[i], int(rules[i])) for i in places.tolist())
-        groups = indices_by(keys)
+        groups = edits.indices_by(keys)
         if self._cores.count == 1 or len(rounds.share) < LEAST_TOGETHER:
             return [
                 self._rate(ladder, rule, rounds, places[group], reported.offset)
@@ -148,7 +146,7 @@ class Replay:
             found |= some
         return [found[key] for key in groups]
 
-    def _pool(self, ladder: str, rating: RatingConfig) -> Pool:
+    def _pool(self, ladder: str, rating: parameters.RatingConfig) -> Pool:
         """The pool of a ladder, which uses these parameters from now on."""
         if ladder not in self.pools:
             self.pools[ladder] = Pool(Ladder(rating=rating), self._seasons.get(ladder, ()))

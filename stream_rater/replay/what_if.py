@@ -1,12 +1,10 @@
-"""Computes the changes that a future round or a correction would make, and changes nothing.
-
-The service's own kernels rate the result of a round on a copy of the beliefs of its players, so the
+"""Computes the changes that a future round or a correction would make, and changes nothing. The
+service's own kernels rate the result of a round on a copy of the beliefs of its players, so the
 time does not depend on the size of the ladder. For corrections the log is replayed as it is, and as
-they would edit it.
-"""
+they would edit it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -29,8 +27,7 @@ from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
-NOT_YET = -1
-"""The offset of a round that was not reported. No correction concerns a round at this offset."""
+NOT_YET = -1  # The offset of a round that was not reported, which no correction concerns.
 
 
 class KnownBeliefs(NamedTuple):
@@ -95,13 +92,11 @@ def rate_future_round(
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
     """Rate a future round. Returns None if it would change no rating. Raises Invalid."""
-    at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
-    value = to_json(
-        RoundCompleted(
-            round_id="what-if", ladder=known.ladder, completed_at=at, standings=list(standings),
-            weight=weight, performance_ceiling=performance_ceiling,
-        )
-    )  # fmt: skip
+    value = to_json(RoundCompleted(
+        round_id="what-if", ladder=known.ladder, standings=list(standings), weight=weight,
+        completed_at=(EPOCH + timedelta(seconds=known.time_s)).isoformat(),
+        performance_ceiling=performance_ceiling,
+    ))  # fmt: skip
     decoder = RoundDecoder(any_ladder(known.pool.rating))
     rounds, (rejection,) = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
     if rejection is not None:
@@ -129,13 +124,12 @@ class CorrectionPreview:
 
     before: Replay
     after: Replay
-    rounds: int  # The number of accepted rounds of the ladder.
-    touched: int  # The number of these rounds that the corrections would change.
-    seeds: int
-    """The number of accepted seeds and resets of the ladder that the corrections would change."""
-    rejected: list[tuple[int, Invalid]]
+    rounds: int = 0  # The number of accepted rounds of the ladder.
+    touched: int = 0  # The number of these rounds that the corrections would change.
+    seeds: int = 0  # The number of its accepted seeds and resets that they would change.
+    rejected: list[tuple[int, Invalid]] = field(default_factory=list)
     """The index of each previewed correction that would be rejected, and the reason."""
-    others_rejected: list[tuple[int, Invalid]]
+    others_rejected: list[tuple[int, Invalid]] = field(default_factory=list)
     """The offset of each waiting correction of the log that would be rejected, and the reason."""
 
 
@@ -159,9 +153,8 @@ def preview_corrections(
     old = verdicts_of_log(read_log, ladders, window, partitions)
     new = verdicts_of_log(with_corrections, ladders, window, partitions)
     found = CorrectionPreview(
-        Replay(ladders, window, partitions, old), Replay(ladders, window, partitions, new),
-        0, 0, 0, [], [],
-    )  # fmt: skip
+        Replay(ladders, window, partitions, old), Replay(ladders, window, partitions, new)
+    )
     before, after = old.of(ladder), new.of(ladder)
     for batch in batches_of(read_log()):
         log = found.before.feed(batch).log

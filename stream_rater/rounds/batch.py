@@ -21,23 +21,14 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import Round
-from stream_rater.rating.model import (
-    DID_NOT_FINISH,
-    NO_FIXED,
-    NO_SCORE,
-    NO_SHIFT,
-    Places,
-    Table,
-    Wave,
-    look_up,
-)
+from stream_rater.rating import model
+from stream_rater.rating.model import DID_NOT_FINISH, Places, Table, Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seats import NO_SEAT, SeatCodes, shifts_of
 from stream_rater.rounds.ragged import Ragged, functions_of
 
 MAX_TIME_LENGTH = 64  # The most characters of a time. It is copied to every event of the round.
 MOST_INSERTED = 32  # The most entries that are sorted by insertion.
-
 NO_SEATS: SeatCodes = np.empty(0, np.uint64)
 NO_SCORES = np.empty(0)  # The columns of rounds in which no entry has a seat, or a score.
 BAD_SEAT, BAD_SCORE = 2**64 - 1, math.inf
@@ -102,7 +93,7 @@ class RoundBatch(Ragged, gc=False):
         rows. `config` says whose ratings are fixed, what seats count, and whether scores do; None:
         nobody's, and none.
         """
-        known = look_up(header, np.arange(len(header)) if rows is None else rows)
+        known = model.look_up(header, np.arange(len(header)) if rows is None else rows)
         return self._wave(*known, config)
 
     def wave_without_beliefs(self, config: RatingConfig | None = None) -> Wave:
@@ -121,7 +112,7 @@ class RoundBatch(Ragged, gc=False):
             round_starts=bounds(self.entries), weight=self.weight, ceiling=self.ceiling,
             time=self.time, place=self.place, entry_starts=bounds(self.members), share=self.share,
             mu=mu, sigma=sigma, rounds=played, last_time=last_time,
-            fixed=is_among(self.names, fixed) if fixed else NO_FIXED,
+            fixed=is_among(self.names, fixed) if fixed else model.NO_FIXED,
             shift=shift_of(config, self.seat), score=score_of(config, self.score),
         )  # fmt: skip
 
@@ -141,11 +132,6 @@ class RoundBatch(Ragged, gc=False):
         return found
 
 
-def uses_seats(config: RatingConfig) -> bool:
-    """Whether the seats of entries count by this configuration."""
-    return bool(config.seats)
-
-
 def uses_scores(config: RatingConfig) -> bool:
     """Whether the scores of entries count by this configuration."""
     return getattr(config, "score", None) is not None
@@ -153,14 +139,14 @@ def uses_scores(config: RatingConfig) -> bool:
 
 def shift_of(config: RatingConfig | None, seat: SeatCodes) -> Floats:
     """The `shift` of a wave whose entries have these seats."""
-    if config is None or not len(seat) or not uses_seats(config):
-        return NO_SHIFT
+    if config is None or not len(seat) or not config.seats:
+        return model.NO_SHIFT
     return shifts_of(config.seats, seat)
 
 
 def score_of(config: RatingConfig | None, score: Floats) -> Floats:
     """The `score` of a wave whose entries have these scores."""
-    return score if config is not None and uses_scores(config) else NO_SCORE
+    return score if config is not None and uses_scores(config) else model.NO_SCORE
 
 
 C = TypeVar("C", bound=NDArray[Any])
@@ -184,12 +170,10 @@ class OneRound(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def round_id(self) -> str:
-        """The round's id."""
         return self.batch.heads[0].round_id
 
     @property
     def ladder(self) -> str:
-        """The id of the ladder."""
         return self.batch.heads[0].ladder
 
     @property
@@ -204,7 +188,6 @@ class OneRound(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> float:
-        """The relative weight of the round's evidence, as reported."""
         return float(self.batch.weight[0])
 
     @property
@@ -320,8 +303,7 @@ def _insert(
     first: int, last: int, p: int, place: Places, share: Floats, starts: Ints, ends: Ints,
     hashes: Hashes,
 ) -> None:  # fmt: skip
-    """Sort the entries from `first` to before `last`, each of which has one player. `p` is the
-    player of the first entry."""
+    """Sort the entries [first, last), each of which has one player; `p` is that of the first."""
     for e in range(first + 1, last):
         to, i = e, p + e - first
         here, own, start, end, h = place[e], share[i], starts[i], ends[i], hashes[i]
@@ -336,8 +318,7 @@ def _insert(
 
 @kernel
 def _players_of(entries: Ints, members: Ints, players: int) -> Ints:
-    """The players of these entries of a round, entry by entry. `players` is the number of players
-    in the round."""
+    """The players of these entries of a round, entry by entry. `players`: their number in all."""
     starts = np.cumsum(members) - members
     found = np.empty(players, np.int64)
     p = 0

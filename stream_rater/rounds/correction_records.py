@@ -1,9 +1,7 @@
 """Finds the corrections among records, decodes them, and checks that they are well-formed and that
-their ladder accepts corrections.
-
-This is the part of validation that needs only the record and the ladders file. The other part, in
-`replay.ledger`, checks whether the log has the round or the player that is corrected.
-"""
+their ladder accepts corrections. This is the part of validation that needs only the record and the
+ladders file. The other part, in `replay.ledger`, checks whether the log has the round or the player
+that is corrected."""
 
 import math
 from typing import NamedTuple
@@ -14,11 +12,9 @@ from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections, events
 from stream_rater.contract.corrections import Correction
-from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
-from stream_rater.rounds.batch import time_mistake
-from stream_rater.rounds.decoder import check_partition, event_in
+from stream_rater.rounds import batch, decoder
 from stream_rater.rounds.fallback import LONGEST_TEXT
 from stream_rater.rounds.validation import Invalid, id_mistake
 
@@ -51,7 +47,7 @@ def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid 
 
 def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
     """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid."""
-    correction = event_in(record, ladders.limits.max_bytes, _from_message)
+    correction = decoder.event_in(record, ladders.limits.max_bytes, _from_message)
     try:
         _check(correction, ladders, record, partitions)
     except Invalid as invalid:
@@ -63,7 +59,7 @@ def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) ->
 def _from_message(kind: str, value: bytes, *, packed: bool) -> Correction:
     if kind not in corrections.KINDS:
         known = ", ".join((*corrections.KINDS, *SEEDS))
-        text = f"{corrections.EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
+        text = f"{corrections.EVENT_TYPE} {events.shown(kind[:LONGEST_TEXT])!r} is none of {known}"
         raise Invalid("malformed", text)
     return corrections.from_message(kind, value, packed=packed)
 
@@ -90,7 +86,7 @@ def _check(correction: Correction, ladders: Ladders, record: Record, partitions:
                 raise Invalid("bad-season", f"keep: {keep} is not in [0, 1]")
             if not 0.0 <= sigma <= MOST_SIGMA:
                 raise Invalid("bad-season", f"sigma: {sigma} is not in [0, {MOST_SIGMA:g}]")
-    check_partition(correction.ladder, "correction", record, partitions)
+    decoder.check_partition(correction.ladder, "correction", record, partitions)
 
 
 class Span(NamedTuple):
@@ -108,7 +104,7 @@ def span_of(removed: corrections.PlayerRemoved) -> Span:
     """The span of times in which a player is removed. Raises Invalid."""
     times = []
     for name, text, default in (("from", removed.since, FIRST), ("until", removed.until, LAST)):
-        if text is not None and (mistake := time_mistake(text)):
+        if text is not None and (mistake := batch.time_mistake(text)):
             raise Invalid("bad-time", f"{name}: {mistake}")
         times.append(default if text is None else events.parse_time(text))
     return Span(times[0], times[1], removed.seed is True)

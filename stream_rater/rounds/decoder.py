@@ -13,12 +13,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.columns.ranges import bounds
+from stream_rater.columns import arrays, ranges
 from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import EVENT_TYPE, ROUND
-from stream_rater.contract.events import UNDECODABLE, shown
+from stream_rater.contract import corrections, events
 from stream_rater.contract.record import Record, header
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import batch, fallback, fastjson, validation
@@ -37,20 +35,15 @@ Rejections = list[Invalid | None]
 
 class RoundDecoder:
     """Decodes the records of a topic with `partitions` partitions, which contain rounds of these
-    ladders.
-
-    If `partitions` is `ANYWHERE`, a round may be in any partition, as in a file.
-    """
+    ladders. If `partitions` is `ANYWHERE`, a round may be in any partition, as in a file."""
 
     def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
-        self._limits = ladders.limits
-        self._partitions = partitions
+        self._limits, self._partitions = ladders.limits, partitions
         self._terms = validation.LadderTerms(ladders, partitions)
         self.ratings = self._terms.ratings
-        """The rating configurations of the rounds decoded so far; `RoundBatch.config_index` has
-        their indices."""
+        """Those of the rounds decoded so far; `RoundBatch.config_index` has their indices."""
         self._adopted: dict[RatingConfig, int] = {}
-        self._seen: dict[int, Floats] = {}
+        self._seen: dict[int, arrays.Floats] = {}
         """By configuration: its rounds of more than two sides, and the `skew` of these rounds."""
         self._cautioned: set[int] = set()
 
@@ -61,7 +54,7 @@ class RoundDecoder:
             self.ratings.append(rating)
         return number
 
-    def informative(self, rounds: batch.RoundBatch) -> Flags:
+    def informative(self, rounds: batch.RoundBatch) -> arrays.Flags:
         """(R,) whether each round changes ratings by its rule. Warns by `caution_of_rounds`."""
         if len(self._cautioned) < len(self.ratings) and len(rounds) and rounds.entries.max() > 2:
             self._caution(rounds)
@@ -70,7 +63,7 @@ class RoundDecoder:
 
     def _caution(self, rounds: batch.RoundBatch) -> None:
         place, sizes = rounds.place, rounds.entries
-        edges, part = bounds(sizes), np.clip(sizes // 10, 1, sizes - 1)
+        edges, part = ranges.bounds(sizes), np.clip(sizes // 10, 1, sizes - 1)
         first, end = edges[:-1], edges[1:]
         tied_last = place[end - 1] == place[end - 1 - part]
         tied_first = place[first] == place[first + part]
@@ -114,16 +107,14 @@ class RoundDecoder:
 
     def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Rejections:
         """For each record, the reason why it is not decoded at all; None if it is decoded."""
-        most, rejections = self._limits.max_bytes, Rejections()
+        most = self._limits.max_bytes
         if isinstance(records, PlainRecords) and max(map(len, values), default=0) <= most:
             return [None] * len(values)
-        for each, value in zip(records, values, strict=True):
-            rejections.append(too_large(each, value, most))
-        return rejections
+        return [too_large(each, value, most) for each, value in zip(records, values, strict=True)]
 
     def _read_rounds(
         self, records: Sequence[Record], values: Sequence[bytes], run: range, rejections: Rejections
-    ) -> Iterator[tuple[Ints, batch.RoundBatch]]:
+    ) -> Iterator[tuple[arrays.Ints, batch.RoundBatch]]:
         """Yield, for each of the two readers, the places of the records that it read, and their
         rounds as reported. `run` are the places of the records to read."""
         left = [i for i in run if rejections[i] is None]
@@ -151,9 +142,9 @@ class RoundDecoder:
             yield np.array(indices, np.int64), fallback.columns_of(decoded)
 
     def _validated(
-        self, records: Sequence[Record], arrivals: Arrivals, indices: Ints,
+        self, records: Sequence[Record], arrivals: Arrivals, indices: arrays.Ints,
         rounds: batch.RoundBatch, rejections: Rejections,
-    ) -> tuple[Ints, batch.RoundBatch]:  # fmt: skip
+    ) -> tuple[arrays.Ints, batch.RoundBatch]:  # fmt: skip
         """Validate rounds. Returns the valid ones, and before them their records' places."""
         own = arrivals if len(indices) == len(records) else arrivals.take(indices)
         rounds.config_index[:], limits = self._terms.of(rounds.heads, own.offset)
@@ -199,8 +190,8 @@ def event_in(record: Record, most_bytes: int, from_message: Callable[..., E]) ->
         raise invalid
     try:
         return from_message(kind_of(record), value, packed=is_packed(record))
-    except UNDECODABLE as error:
-        text = shown(str(error)[: fallback.LONGEST_TEXT])
+    except events.UNDECODABLE as error:
+        text = events.shown(str(error)[: fallback.LONGEST_TEXT])
         raise Invalid("malformed", validation.with_cure(text)) from None
 
 
@@ -214,8 +205,8 @@ def check_partition(ladder: str, what: str, record: Record, partitions: int) -> 
 
 def kind_of(record: Record) -> str:
     """The kind of correction that a record's header names; empty for a round."""
-    kind = header(record.headers, EVENT_TYPE) if record.headers else ""
-    return "" if kind == ROUND else kind
+    kind = header(record.headers, corrections.EVENT_TYPE) if record.headers else ""
+    return "" if kind == corrections.ROUND else kind
 
 
 def correction_indices(records: Sequence[Record]) -> list[int]:

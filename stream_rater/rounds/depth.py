@@ -40,8 +40,7 @@ def _big_endian(data: Bytes, start: int, size: int) -> int:
 
 @kernel
 def _msgpack_item(data: Bytes, i: int) -> tuple[int, int]:
-    """The number of bytes that the item at i takes itself, without the items that it contains, and
-    the number of these items."""
+    """The bytes that the item at i takes without the items in it, and the number of these."""
     c = data[i]
     if c <= 0x7F or c >= 0xE0 or 0xC0 <= c <= 0xC3:
         return 1, 0
@@ -94,10 +93,8 @@ def _msgpack_depth(data: Bytes, limit: int) -> int:
 
 
 def json_depth(data: bytes, limit: int) -> int:
-    """The depth of lists and objects in a JSON text, which need not be valid.
-
-    The result may be larger than the depth, but then it is not over the limit.
-    """
+    """The depth of lists and objects in a JSON text, which need not be valid. The result may be
+    larger than the depth, but then it is not over the limit."""
     opened = data.count(b"[") + data.count(b"{")
     if opened <= limit:
         return opened

@@ -1,8 +1,6 @@
 """Reads the rounds that `fastjson` does not: msgspec decodes each message, in JSON or MessagePack.
-
 Messages that do not contain a round are rejected here: they are nested too deeply, they are not
-JSON or MessagePack, or a field has a value of the wrong type.
-"""
+JSON or MessagePack, or a field has a value of the wrong type."""
 
 import math
 import re
@@ -13,9 +11,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.ranges import bounds
-from stream_rater.columns.strings import StringColumn
+from stream_rater.columns import arrays, ranges, strings
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
@@ -33,8 +29,7 @@ _FIELD_CODES = (
     (re.compile(r"\.completed_at`|`completed_at`"), "bad-time"),
     (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
 )
-"""The rejection code of a value of the wrong type, by the field that msgspec names. For other
-fields it is `malformed`."""
+"""The rejection code of a value of the wrong type, by the field: of any other one `malformed`."""
 
 
 class Decoded(NamedTuple):
@@ -50,10 +45,8 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
         raise validation.Invalid("too-deep", f"nesting deeper than {max_depth}")
-    try:
+    with suppress(*UNDECODABLE):  # the second decoder finds the reason
         return Decoded(_decode_strictly(data, packed=packed), unknown=False, packed=packed)
-    except UNDECODABLE:  # the second decoder finds the reason
-        pass
     try:
         return Decoded(_round(data, packed=packed), unknown=True, packed=packed)
     except msgspec.ValidationError as error:
@@ -145,14 +138,14 @@ def columns_of(decoded: Sequence[Decoded]) -> batch.RoundBatch:
     unknown = np.array([each.unknown for each in decoded], np.bool_)
     unknown |= validation.rounds_with([_has_rank_and_dnf(entry) for entry in entries], counts)
     members, players, share = _players(entries)
-    sizes = np.diff(bounds(members)[bounds(counts)])
+    sizes = np.diff(ranges.bounds(members)[ranges.bounds(counts)])
     return batch.reported_batch(
         [_head(each) for each in rounds], unknown, counts, sizes, _places(entries), members, share,
-        StringColumn.of(players), *_seats_and_scores(decoded),
+        strings.StringColumn.of(players), *_seats_and_scores(decoded),
     )  # fmt: skip
 
 
-def _seats_and_scores(decoded: Sequence[Decoded]) -> tuple[SeatCodes, Floats]:
+def _seats_and_scores(decoded: Sequence[Decoded]) -> tuple[SeatCodes, arrays.Floats]:
     """The columns `seat` and `score` of these rounds: BAD_SEAT and BAD_SCORE where a value is not
     valid. Either is empty if no entry has one."""
     both = [(entry, each.packed) for each in decoded for entry in each.event.standings]
@@ -220,12 +213,10 @@ def _place(entry: Entry) -> int:
     return entry.rank if 1 <= entry.rank <= MAX_RANK else validation.OUT_OF_RANGE
 
 
-def _players(entries: Sequence[Entry]) -> tuple[Ints, list[str], Floats]:
-    """(E,) the number of players of each entry; (P,) the players; and (P,) their shares.
-
-    An entry that has both a player and a team, or neither, counts as having no players. If an
-    entry's number of shares differs from its number of players, its players' shares are NaN.
-    """
+def _players(entries: Sequence[Entry]) -> tuple[arrays.Ints, list[str], arrays.Floats]:
+    """(E,) the number of players of each entry; (P,) the players; and (P,) their shares. An entry
+    that has both a player and a team, or neither, counts as having no players. If an entry's number
+    of shares differs from its number of players, its players' shares are NaN."""
     players = [entry.player for entry in entries]
     if None in players or [e for e in entries if e.team is not None or e.shares is not None]:
         teams = [_team(entry) for entry in entries]

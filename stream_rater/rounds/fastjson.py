@@ -29,28 +29,19 @@ from stream_rater.columns.arrays import Bytes, Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.siphash import Key, hashed
 from stream_rater.columns.strings import NEW_LINE, SECRET_KEY, StringColumn, compact, put
-from stream_rater.contract.events import (
-    MAX_RANK,
-    UNDECODABLE,
-    EmptyRound,
-    Round,
-    empty_round_from_json,
-    empty_rounds_from_lines,
-)
+from stream_rater.contract import events
+from stream_rater.contract.events import MAX_RANK, UNDECODABLE, EmptyRound, Round
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.seats import MOST_CHARACTERS, NO_SEAT, SeatCodes
 from stream_rater.rounds.batch import BAD_SEAT, NO_SCORES, NO_SEATS, RoundBatch, reported_batch
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')  # The fewest bytes that an entry takes.
-BYTES_PER_PLAYER = 8
-"""The columns have room for one player in this many bytes. Large teams with shorter names are left
-to msgspec."""
+BYTES_PER_PLAYER = 8  # Room for one in so many. Large teams with shorter names go to msgspec.
 RANK_DIGITS = 10
 SHARE_DIGITS = SCORE_DIGITS = 15
 """The most decimals of a share, and the most digits of a score. With these either is a quotient of
 integers below 2**53, which is rounded correctly."""
-TEAM_DEPTH = 4
-"""The nesting depth of a round with a team. A round without teams has one level less."""
+TEAM_DEPTH = 4  # The nesting depth of a round with a team. Without one it is a level less.
 
 SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON, MINUS, TILDE = b' ",01.\\:-~'
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
@@ -72,17 +63,14 @@ NOWHERE = -1
 
 
 class Scanned(NamedTuple):
-    """The columns that the kernel writes. They have room for all entries and players that the bytes
-    may contain."""
+    """The columns that the kernel writes, with room for all that the bytes may contain."""
 
     place: Places  # The place of each entry.
     members: Ints  # The number of players of each entry.
     seat: SeatCodes  # The number of the seat of each entry, BAD_SEAT if its name is not valid.
     score: Floats  # The score of each entry, NaN if it has none.
     details: Ints  # (1,) the bits of the details that any entry has.
-    starts: Ints
-    """The position where the name of each player starts. The columns below have a value for each
-    player, too."""
+    starts: Ints  # Where the name of each player starts. The columns below are by player, too.
     ends: Ints
     hashes: Hashes
     share: Floats
@@ -104,7 +92,10 @@ def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
     heads = _decode_heads(rests[:rest].tobytes(), messages, taken)
     if not data.isascii():
         for i in np.flatnonzero(taken).tolist():
-            taken[i] = _is_utf8(messages[i])
+            try:
+                messages[i].decode()
+            except UnicodeDecodeError:
+                taken[i] = False
     e, p = int(entries.sum()), int(sizes.sum())
     column = StringColumn(
         names[:size].copy(), found.starts[:p].copy(), found.ends[:p].copy(),
@@ -129,8 +120,7 @@ def _room_for(data: bytes) -> Scanned:
 
 
 def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
-    """Cut messages into runs of consecutive messages. A run has at most `most` bytes unless it is a
-    single message."""
+    """Cut messages into runs of consecutive ones: of at most `most` bytes, or of one message."""
     if messages and sum(map(len, messages)) <= most:
         yield messages
         return
@@ -152,29 +142,17 @@ def _decode_heads(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list
     round has a key `standings`, and a line has only one.
     """
     with suppress(*UNDECODABLE):
-        found: list[EmptyRound | None] = [*empty_rounds_from_lines(rests)]
+        found: list[EmptyRound | None] = [*events.empty_rounds_from_lines(rests)]
         if len(found) == len(messages):
             return found
         around = iter(found)
         return [next(around) if each else None for each in taken.tolist()]
-    lines = iter(rests.split(b"\n"))
-    heads = [_round_in(next(lines)) if each else None for each in taken.tolist()]
+    heads: list[EmptyRound | None] = [None] * len(messages)
+    for i, line in zip(np.flatnonzero(taken).tolist(), rests.split(b"\n"), strict=False):
+        with suppress(*UNDECODABLE):
+            heads[i] = events.empty_round_from_json(line)
     taken[:] = [head is not None for head in heads]
     return heads
-
-
-def _round_in(rest: bytes) -> EmptyRound | None:
-    try:
-        return empty_round_from_json(rest)
-    except UNDECODABLE:
-        return None
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        return data.isascii() or bool(data.decode())
-    except UnicodeDecodeError:
-        return False
 
 
 # --- the kernel ----------------------------------------------------------------------------------
@@ -251,8 +229,7 @@ def _rank(data: Bytes, i: int) -> tuple[int, int]:
 
 @inlined
 def _share(data: Bytes, i: int) -> tuple[float, int]:
-    """The number at i, which begins with 0 or 1 and may have decimals, and the position after
-    it."""
+    """The number at i, which begins with 0 or 1 and maybe has decimals, and where it ends."""
     if not 0 <= i < len(data) or not ZERO <= data[i] <= ONE:
         return 0.0, NOWHERE
     value, scale, i = np.int64(data[i] - ZERO), np.int64(1), i + 1
@@ -268,8 +245,7 @@ def _share(data: Bytes, i: int) -> tuple[float, int]:
 
 @inlined
 def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
-    """The position after the list of shares at i, which must have one share for each player from
-    `first` to before `last`."""
+    """The position after the list of shares at i, which has one for each player [first, last)."""
     i = _after(data, i, OPEN_LIST)
     for p in range(first, last):
         share[p], i = _share(data, i)
@@ -279,8 +255,7 @@ def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
 
 @inlined
 def _seat(data: Bytes, i: int) -> tuple[np.uint64, int]:
-    """The number of the seat whose name begins with the quote at i, and the position after the
-    name."""
+    """The number of the seat whose name begins with the quote at i, and where the name ends."""
     end = _text_end(data, i)
     if end < 0 or end >= len(data) or data[end] != QUOTE:
         return np.uint64(NO_SEAT), NOWHERE
@@ -359,8 +334,7 @@ def _details(
 
 @inlined
 def _name(data: Bytes, quote: int, found: Scanned, p: int, key: Key) -> int:
-    """Write the name that begins with this quote as that of player p. Returns the position after
-    the name."""
+    """Write the name that begins with this quote as that of player p. Returns where it ends."""
     end = _text_end(data, quote)
     if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
         return NOWHERE

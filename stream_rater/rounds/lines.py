@@ -1,9 +1,7 @@
-"""Rounds as columns of records, which are made only where they are needed.
-
-Making the records of many small rounds takes longer than decoding them. Most rounds have no header,
-so they differ only in their values and in where and when they arrived. Lines of a file have no
-partitions and times of arrival, either.
-"""
+"""Rounds as columns of records, which are made only where they are needed. Making the records of
+many small rounds takes longer than decoding them. Most rounds have no header, so they differ only
+in their values and in where and when they arrived. Lines of a file have no partitions and times of
+arrival, either."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,11 +85,9 @@ def plain_lines(values: Sequence[bytes], first: int) -> PlainRecords:
 
 
 class LineReader(Iterator[Record]):
-    """The lines of a file that are not blank, as records.
-
-    The offset of a record is the number of its line. Its time of arrival is infinite, so that no
-    round is too far ahead of it. Its header is made from the field `event_type`.
-    """
+    """The lines of a file that are not blank, as records. The offset of a record is the number of
+    its line. Its time of arrival is infinite, so that no round is too far ahead of it. Its header
+    is made from the field `event_type`."""
 
     def __init__(self, lines: Iterator[bytes], first: int = 0) -> None:
         """`first`: the number of the first line."""

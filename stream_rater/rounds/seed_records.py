@@ -27,8 +27,7 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.record import MOST_ROUNDS
-from stream_rater.rounds.batch import time_mistake
-from stream_rater.rounds.decoder import check_partition, event_in, kind_of
+from stream_rater.rounds import batch, decoder
 from stream_rater.rounds.validation import EARLIEST, Invalid, id_mistake
 
 MOST_SEEDED_ROUNDS = MOST_ROUNDS - 1
@@ -92,13 +91,13 @@ class Seed:
 
 def is_seed(record: Record) -> bool:
     """Whether a record's header says that it is a seed or a reset."""
-    return bool(record.headers) and kind_of(record) in SEEDS
+    return bool(record.headers) and decoder.kind_of(record) in SEEDS
 
 
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Seed:
     """Decode and validate the seed or reset in a record of a topic with `partitions` partitions.
     Raises Invalid. Its `round_id` must still be checked by the duplicate window."""
-    event = event_in(record, ladders.limits.max_bytes, seeds.from_message)
+    event = decoder.event_in(record, ladders.limits.max_bytes, seeds.from_message)
     try:
         return _validated(event, record, ladders, partitions)
     except Invalid as invalid:
@@ -125,13 +124,13 @@ def _validated(
         columns = _reset_columns(event, rating)
     else:
         columns = _seed_columns(event, rating)
-    check_partition(event.ladder, event.kind, record, partitions)
+    decoder.check_partition(event.ladder, event.kind, record, partitions)
     head = events.Round(round_id=event.round_id, ladder=event.ladder, completed_at=event.at)
     return Seed(event.kind, head, record.partition, record.offset, time, rating, *columns)
 
 
 def _time_of(event: PlayersSeeded | PlayerReset, record: Record, terms: Terms) -> int:
-    if mistake := time_mistake(event.at):
+    if mistake := batch.time_mistake(event.at):
         raise Invalid("bad-time", f"at: {mistake}")
     time, most_s = events.parse_time(event.at), terms.limits.max_skew_s
     if time < EARLIEST:

@@ -39,17 +39,11 @@ LEAST_SHARE = 1e-6  # The smallest share. The variance of a member's evidence is
 LEAST_CEILING = -1e9  # The lowest performance ceiling. The arithmetic has no room for a lower one.
 EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """The earliest time of completion, Unix seconds. An earlier one must be a mistake."""
-SHORT_ID = MAX_ID_BYTES // 4
-"""An id with at most this many characters is never longer than MAX_ID_BYTES."""
-
-MOST_LADDERS = 10_000
-"""The most ladders whose terms are cached: with a template, any name is that of a ladder."""
-
+SHORT_ID = MAX_ID_BYTES // 4  # An id of so many characters is never longer than MAX_ID_BYTES.
+MOST_LADDERS = 10_000  # The most whose terms are cached: with a template, any name is a ladder's.
 QUOTE_IT = "ids are texts, so quote it"  # The advice in a message about an id that is a number.
-
 NO_ROUND = np.empty(0, np.bool_)
 """What a rule returns if it is quick to see that no round breaks it."""
-
 CODES = tuple(REJECTIONS)  # The error codes of rejected records.
 
 
@@ -63,7 +57,6 @@ class Invalid(Exception):
         """Of the round, as far as they could be read, cut to the length of ids."""
 
     def set_round(self, ladder: str, round_id: str) -> None:
-        """Set the ladder and the id of the round."""
         self.ladder, self.round_id = ladder[:MAX_ID_BYTES], round_id[:MAX_ID_BYTES]
 
     def __str__(self) -> str:
@@ -153,14 +146,6 @@ def _round_id_message(c: Candidates, i: int) -> str:
     return f"round_id: {id_mistake(c.rounds.heads[i].round_id)}"
 
 
-def _ladder_message(c: Candidates, i: int) -> str:
-    return f"ladder: {id_mistake(c.rounds.heads[i].ladder)}"
-
-
-def _unknown_message(c: Candidates, i: int) -> str:
-    return f"ladder {c.rounds.heads[i].ladder!r} is not configured"
-
-
 def _partition_message(c: Candidates, i: int) -> str:
     ladder, home = c.rounds.heads[i].ladder, int(c.bounds.home[i])
     return partition_mistake(ladder, home, "one", int(c.partition[i]))
@@ -178,10 +163,6 @@ def partition_mistake(ladder: str, home: int, what: str, partition: int) -> str:
 # --- fields around the list ----------------------------------------------------------------------
 
 
-def _time_message(c: Candidates, i: int) -> str:
-    return f"completed_at: {batch.time_mistake(c.rounds.heads[i].completed_at)}"
-
-
 def _ahead_message(c: Candidates, i: int) -> str:
     return f"completed_at: over {int(c.bounds.most_ahead_s[i])} s ahead of its arrival"
 
@@ -192,10 +173,6 @@ def _weight_message(c: Candidates, i: int) -> str:
 
 def _ceiling_message(c: Candidates, i: int) -> str:
     return f"performance_ceiling: {float(c.rounds.ceiling[i])} is not over {LEAST_CEILING:g}"
-
-
-def _few_message(c: Candidates, i: int) -> str:
-    return f"standings: {c.rounds.entries[i]}, a round needs {MIN_ENTRIES}"
 
 
 def _many_message(c: Candidates, i: int) -> str:
@@ -250,8 +227,7 @@ def _bad_shares(c: Candidates) -> Flags:
 
 
 def _bad_values(name: str, bad: float, c: Candidates) -> Flags:
-    """(R,) whether each round has a `seat` or a `score` that is not valid, on a ladder that uses
-    it."""
+    """(R,) whether each round has a `seat` or `score` that is not valid but used by its ladder."""
     column, used = getattr(c.rounds, name), getattr(c.bounds, f"{name}s")
     if not len(column) or not used.any():
         return NO_ROUND
@@ -310,11 +286,14 @@ def _repeated_player_message(c: Candidates, i: int) -> str:
 
 RULES = tuple(ValidationRule(*rule) for rule in (
     ("bad-id", _no_round_id, _round_id_message),
-    ("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
-    ("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
+    ("bad-id", lambda c: c.bounds.named == 0,
+     lambda c, i: f"ladder: {id_mistake(c.rounds.heads[i].ladder)}"),
+    ("unknown-ladder", lambda c: c.bounds.known == 0,
+     lambda c, i: f"ladder {c.rounds.heads[i].ladder!r} is not configured"),
     ("malformed", lambda c: c.rounds.unknown & (c.bounds.strict != 0),
      lambda c, i: c.mistake_in("unknown", i)),
-    ("bad-time", lambda c: c.rounds.time == strings.UNUSUAL, _time_message),
+    ("bad-time", lambda c: c.rounds.time == strings.UNUSUAL,
+     lambda c, i: f"completed_at: {batch.time_mistake(c.rounds.heads[i].completed_at)}"),
     ("bad-time", lambda c: c.rounds.time < EARLIEST,
      lambda c, i: "completed_at: before the year 1900"),
     ("bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message),
@@ -322,7 +301,8 @@ RULES = tuple(ValidationRule(*rule) for rule in (
      lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
      _weight_message),
     ("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
-    ("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
+    ("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES,
+     lambda c, i: f"standings: {c.rounds.entries[i]}, a round needs {MIN_ENTRIES}"),
     ("too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message),
     ("bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message),
     ("malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message),
@@ -374,8 +354,7 @@ class LadderTerms:
     def __init__(self, ladders: Ladders, partitions: int) -> None:
         self.ratings: list[RatingConfig] = []
         """The rating configurations of the ladders looked up so far."""
-        self._ladders = ladders
-        self._partitions = partitions
+        self._ladders, self._partitions = ladders, partitions
         self._indices: dict[int, int] = {}
         self._cache: dict[str, _Terms] = {}
 
@@ -390,10 +369,9 @@ class LadderTerms:
             table = np.repeat(table, len(ladders), axis=0)
         else:
             table = table[[*map(which.__getitem__, ladders)]]
-        if not table[:, 0].all():
-            for i in np.flatnonzero(table[:, 0] == 0).tolist():
-                terms_here = self._look_up(ladders[i], int(offsets[i]))
-                table[i] = (*terms_here[:2], *terms_here.bounds)
+        for i in np.flatnonzero(table[:, 0] == 0).tolist():
+            terms_here = self._look_up(ladders[i], int(offsets[i]))
+            table[i] = (*terms_here[:2], *terms_here.bounds)
         columns = table.T
         return columns[1].astype(np.int64), RoundBounds(*columns[2:])
 
@@ -418,7 +396,7 @@ class LadderTerms:
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
         return _Terms(True, self._index_of(rating), (
             True, True, limits.max_entries, limits.max_weight, limits.max_skew_s,
-            limits.unknown_fields == "reject", batch.uses_seats(rating), batch.uses_scores(rating),
+            limits.unknown_fields == "reject", bool(rating.seats), batch.uses_scores(rating),
             home,
         ))  # fmt: skip
 

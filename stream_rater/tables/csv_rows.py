@@ -1,9 +1,7 @@
-"""Reads the rows of a CSV file, each with the number of its first line.
-
-Cells are separated by commas, semicolons or tabs. A cell in quotes may have several lines. A row
-that is damaged is rejected, and the rows behind it are read: after an open quote, reading goes on
-with the line behind the one where the row begins.
-"""
+"""Reads the rows of a CSV file, each with the number of its first line. Cells are separated by
+commas, semicolons or tabs. A cell in quotes may have several lines. A row that is damaged is
+rejected, and the rows behind it are read: after an open quote, reading goes on with the line behind
+the one where the row begins."""
 
 import codecs
 import csv
@@ -45,12 +43,9 @@ class CsvRows(TableRows):
     def _begin(self) -> None:
         encoding, self._is_new = self._reading.encoding, True
         self._lines = _in_utf8(self._opened(), encoding) if encoding else self._opened()
-        self._again: deque[bytes] = deque()
-        """Lines that are read again, behind a damaged row."""
-        self._taken: list[bytes] = []
-        """The lines of the present row."""
-        self._number = 0
-        """The number of the latest line that was read."""
+        self._again = deque[bytes]()  # Lines that are read again, behind a damaged row.
+        self._taken = list[bytes]()  # The lines of the present row.
+        self._number = 0  # The number of the latest line that was read.
         self._delimiter = "\t" if self.name.lower().endswith((".tsv", ".tsv.gz")) else ""
         self.columns = self._header()
 
@@ -115,8 +110,7 @@ class CsvRows(TableRows):
                 while True:
                     first = self._number + 1
                     self._taken.clear()
-                    cells = next(reader, None)
-                    if cells is None:
+                    if (cells := next(reader, None)) is None:
                         return
                     if cells:
                         yield first, cells
@@ -191,10 +185,9 @@ class CsvRows(TableRows):
 
 def _by_numbers(reading: Reading) -> bool:
     """Whether the caller names all columns by their numbers."""
-    texts = [each for each in (*reading.columns.values(), *reading.team) if each]
-    return bool(texts) and all(
-        part.strip().isdecimal() for each in texts for part in each.partition(":")[0].split("+")
-    )
+    texts = filter(None, (*reading.columns.values(), *reading.team))
+    parts = [part.strip() for each in texts for part in each.partition(":")[0].split("+")]
+    return bool(parts) and all(map(str.isdecimal, parts))
 
 
 def _in_utf8(lines: Iterator[bytes], encoding: str) -> Iterator[bytes]:

@@ -38,13 +38,12 @@ RESULTS: Final = {
 """The ranks by the texts of results, which are those of the first side."""
 
 SCHEMES: Final[tuple[dict[float, tuple[int, int]], ...]] = (
-    {1: cells.FIRST, 0.5: cells.DRAWN, 0: cells.SECOND},
-    {1: cells.FIRST, 2: cells.SECOND},
-    {1: cells.FIRST, 0: cells.DRAWN, -1: cells.SECOND},
-    {3: cells.FIRST, 1: cells.DRAWN, 0: cells.SECOND},
+    {1: cells.FIRST, 0.5: cells.DRAWN, 0: cells.SECOND},  # points of chess
+    {1: cells.FIRST, 2: cells.SECOND},  # the number of the side
+    {1: cells.FIRST, 0: cells.DRAWN, -1: cells.SECOND},  # signs
+    {3: cells.FIRST, 1: cells.DRAWN, 0: cells.SECOND},  # points of football
 )
-"""The ranks by the numbers of a column of results: points of chess, the number of the side, signs,
-points of football."""
+"""The ranks by the numbers of a column of results."""
 _SIGNS: Final[tuple[set[float], ...]] = ({1, 0.5}, {2}, {-1}, {3})
 """The numbers of which a column must have one for each scheme."""
 
@@ -106,21 +105,18 @@ class Doubts:
 
     def __init__(self, name: str, unit: str, reading: Reading) -> None:
         self.name, self.unit, self.reading = name, unit, reading
-        self.line = 0
-        """The number of the present row."""
+        self.line = 0  # The number of the present row.
         self.decided: dict[str, Any] = {}
         """What an earlier reading of the table has decided, by column."""
         self.columns: list[ReadColumn] = []
 
     def settled(self) -> bool:
         """Settle all columns, or raise BadConfiguration. False: the table must be read again."""
-        again = [each for each in self.columns if each.settle()]
-        if again:
-            self.columns = []
-        return not again
+        is_settled = not [each for each in self.columns if each.settle()]
+        self.columns = self.columns if is_settled else []
+        return is_settled
 
     def said(self) -> list[str]:
-        """The readings that were chosen, a line a column."""
         return [f"{each.name}: {text}" for each in self.columns if (text := each.said())]
 
     def ask(self, text: str) -> NoReturn:
@@ -148,7 +144,6 @@ class ReadColumn:
 
     @property
     def rows(self) -> str:
-        """The first rows, as a question shows them."""
         return "; ".join([*self.seen.values()][:ROWS])
 
     @property
@@ -189,7 +184,6 @@ class ReadColumn:
         return ""
 
     def ask(self, text: str) -> NoReturn:
-        """Ask about this column."""
         self.doubts.ask(f"column {self.name}: {text}")
 
 
@@ -365,11 +359,10 @@ class Flags(ReadColumn):
         self._role = role
 
     def of(self, value: Any) -> bool:
-        """Whether a cell says yes."""
         if isinstance(value, float) and value in (0.0, 1.0):
             return value == 1.0
         text = cells.stripped(value)
-        if text.lower() not in _TRUE and text.lower() not in _FALSE:
+        if text.lower() not in _TRUE | _FALSE:
             self.note(text)
         return text.lower() in _TRUE
 
@@ -392,9 +385,8 @@ class Results(ReadColumn):
         self._initials, self._scored, self._names_winner = initials, scored, names_winner
         self._numbers: set[float] = set()
         self._has_words = self.has_ids = False
-        self._scheme: Mapping[float, tuple[int, int]] = doubts.decided.get(
-            name, SCHEMES[names_winner]
-        )
+        guess: Mapping[float, tuple[int, int]] = SCHEMES[names_winner]
+        self._scheme = doubts.decided.get(name, guess)
 
     def is_known(self, value: Any) -> bool:
         """Whether a cell is a word of results, and no number."""
@@ -447,9 +439,8 @@ class Results(ReadColumn):
 
     def said(self) -> str:
         words = {cells.FIRST: "won", cells.DRAWN: "a draw", cells.SECOND: "lost"}
-        listed = ", ".join(
-            f"{points:g} is {words[self._scheme[points]]}" for points in sorted(self._numbers)
-        )
+        of = sorted(self._numbers)
+        listed = ", ".join(f"{points:g} is {words[self._scheme[points]]}" for points in of)
         return f"of the first side, {listed}" if listed else ""
 
 
@@ -464,20 +455,18 @@ class Statuses(ReadColumn):
     def __init__(self, name: str, doubts: Doubts, *, won: bool = False) -> None:
         super().__init__(name, doubts)
         cures = " or ".join(map(self.reading.by_columns, ({"result": name}, {"status": ""})))
-        self._draws = None
-        if won:
-            self._draws = ColumnQuestion(name, doubts, "was it a draw?", f"say {cures}")
+        asked = "was it a draw?", f"say {cures}"
+        self._draws = ColumnQuestion(name, doubts, *asked) if won else None
 
     def see(self, value: Any) -> None:
         """Look at a cell of such a column."""
         if isinstance(value, str) and (value.strip() == "*" or NOT_PLAYED.search(value)):
             self.note(value.strip())
-        elif self._draws is not None and self._is_draw(str(value).strip().lower()):
-            self._draws.note(str(value).strip())
-
-    def _is_draw(self, text: str) -> bool:
-        flagged = text in _TRUE and plain(self.name) in TIES
-        return flagged or text in _DRAWS or bool(re.search(r"\bdraw\b", text))
+        elif self._draws is not None:
+            text = str(value).strip().lower()
+            flagged = text in _TRUE and plain(self.name) in TIES
+            if flagged or text in _DRAWS or re.search(r"\bdraw\b", text):
+                self._draws.note(str(value).strip())
 
     def question(self) -> str:
         skip = self.reading.by("skip", {self.name: [*self.seen][:MOST_ASKED]})

@@ -1,22 +1,18 @@
 """Finds which column of a table has which role, by the columns' names and what the caller says.
-
 There are two forms: long, a row an entry, and wide, a row a match. A role that several columns may
-have is a question to the caller, never a guess.
-"""
+have is a question to the caller, never a guess."""
 
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Final, NamedTuple, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.tables import names
-from stream_rater.tables.doubts import STATUSES
+from stream_rater.tables import doubts, names, times
 from stream_rater.tables.names import PAIRS, PLACES, ROLES, SCORES, SEATS, TOGETHER, plain
 from stream_rater.tables.reading import Reading
-from stream_rater.tables.times import FORMATS
 
 SHOWN_UNUSED: Final = 6  # The most columns without a role that a description names.
 
@@ -40,7 +36,6 @@ class SideColumns(NamedTuple):
 
     @property
     def seat(self) -> str | None:
-        """The seat that the side's name says."""
         return self.role if self.role in SEATS else None
 
 
@@ -117,11 +112,11 @@ class Finder:
 
     def _ask(self, role: str, places: Sequence[int]) -> None:
         """Fail if several columns may have a role."""
-        if len(places) < 2:
-            return
-        if len({self._columns[place] for place in places}) < len(places):
-            self._twice(places)
         listed = [self._columns[place] for place in places]
+        if len(listed) < 2:
+            return
+        if len(set(listed)) < len(listed):
+            self._twice(places)
         cure = self._reading.by_columns({role: listed[0]})
         self._fail(f"{role} may be {' or '.join(listed)}: say which, as {cure}")
 
@@ -181,23 +176,18 @@ class _Finder(Finder):
             self._given.update({f"player{i}": each for i, each in enumerate(teams, 1)})
 
     def _places(self, role: str, column: str) -> Places:
-        """The places of the columns that the caller names for a role."""
         if column not in self._columns and role == "time":
             column, colon, form = column.rpartition(":")
-            if not colon:
-                column = form
-            elif form in FORMATS:
-                self.layout.time_format = form
-            else:
-                self._fail(f"{form!r} is no form of a time: give {', '.join(FORMATS)}")
+            if colon and form not in times.FORMATS:
+                self._fail(f"{form!r} is no form of a time: give {', '.join(times.FORMATS)}")
+            column, self.layout.time_format = (column, form) if colon else (form, "")
         if role == "share" and column not in self._columns and ":" in column:
             column, _, most = column.rpartition(":")
             if not most.isdecimal() or not int(most):
                 self._fail(f"{most!r} is no number by which shares are divided")
             self.layout.share_of = float(most)
-        if column in self._columns:
-            return (self._place(column),)
-        places = tuple(self._place(each.strip()) for each in column.split("+"))
+        parts = [column] if column in self._columns else map(str.strip, column.split("+"))
+        places = tuple(map(self._place, parts))
         if len(places) > 1 and role not in (*JOINED, *names.PAIRED, *NUMBERED_ROLES):
             self._fail(f"{role} has one column, and {column} are {len(places)}")
         return places
@@ -279,10 +269,9 @@ class _Finder(Finder):
         others = []
         for word, words in (("score", SCORES), ("rank", PLACES)):
             role = _role_of(side, word)
-            places = self._given.get(role)
-            if places is None and role not in self._without:
-                known = names.names_with(words, names.key_of(side))
-                places = self._named_one(*known)
+            places = self._given.get(role, ())
+            if not places and role not in self._without:
+                places = self._named_one(*names.names_with(words, names.key_of(side)))
                 self._ask(role, places)
             if places:
                 layout.roles[role] = places[:1]
@@ -290,7 +279,6 @@ class _Finder(Finder):
         layout.sides.append(SideColumns(side, players, *others))
 
     def find(self, role: str) -> None:
-        """Find the column of a role, if there is one."""
         places = self._given.get(role, ())
         if places and role == "result" and len(self.layout.sides) > 2:
             self._fail("a result is of two sides: name the places, as rank1, rank2, …")
@@ -300,13 +288,12 @@ class _Finder(Finder):
             self.layout.roles[role] = places
 
     def _found(self, role: str) -> Places:
-        taken = {place for places in (*self.layout.roles.values(), *self._given.values())
-                 for place in places}  # fmt: skip
+        taken = {*chain(*self.layout.roles.values(), *self._given.values())}
         together = [i for name in TOGETHER for i in self._named_one(name)]
         if role == "round" and len(together) == len(TOGETHER):
             return tuple(together)
         if role == "status":
-            return tuple(i for i in self._named_one(*STATUSES) if i not in taken)
+            return tuple(i for i in self._named_one(*doubts.STATUSES) if i not in taken)
         sides = self.layout.sides
         if role == "result":
             if sides[0].role == "winner" or len(sides) > 2:
@@ -356,14 +343,16 @@ class _Finder(Finder):
     def check(self) -> None:
         """Fail if the columns do not say who played, and who won."""
         layout, reading = self.layout, self._reading
-        self._check_given()
+        for role in self._given:
+            if role not in layout.roles:
+                form = "a match" if layout.sides else "an entry"
+                self._fail(f"{role} is no role where a row is {form}")
         if layout.sides:
             named = layout.sides[0].role == "winner" or "result" in layout.roles
             sides = layout.sides
             scored = all(each.score >= 0 for each in sides)
-            if not scored and not all(each.rank >= 0 for each in sides) and not (
-                named and len(sides) == 2
-            ):  # fmt: skip
+            ranked = all(each.rank >= 0 for each in sides)
+            if not scored and not ranked and not (named and len(sides) == 2):
                 result = f"name one, as {reading.by_columns({'result': 'COLUMN'})}, or "
                 wanted = [_role_of(side.role, "score") for side in sides[:3]]
                 self._fail(
@@ -392,13 +381,6 @@ class _Finder(Finder):
             )
         if "rank" not in layout.roles and not reading.score:
             self._fail(f"is a high {layout.column('score')} the better one? Say {reading.by_score}")
-
-    def _check_given(self) -> None:
-        """Fail if the caller gives a role that the form of the table does not have."""
-        form = "a match" if self.layout.sides else "an entry"
-        for role in self._given:
-            if role not in self.layout.roles:
-                self._fail(f"{role} is no role where a row is {form}")
 
 
 def _all_roles() -> Iterable[str]:

@@ -1,8 +1,6 @@
-"""Makes events of a table in the long form: a row is an entry, or a member of a team.
-
-The rows of a round need not be adjacent, so all rows are read before the first event is made. They
-are stored in a temporary file; of each row only some numbers stay in memory.
-"""
+"""Makes events of a table in the long form: a row is an entry, or a member of a team. The rows of a
+round need not be adjacent, so all rows are read before the first event is made. They are stored in
+a temporary file; of each row only some numbers stay in memory."""
 
 import re
 from array import array
@@ -75,9 +73,7 @@ class LongEvents:
         """The number of each round by its ladder and id."""
         self._rows, self._round_of_row = rounds.Spool(), array("q")
 
-    def events(
-        self, rows: Iterator[Row], reject: Reject
-    ) -> Iterator[tuple[rounds.RoundHead, bytes]]:
+    def events(self, rows: Iterator[Row], reject: Reject) -> rounds.Events:
         """Yield the rounds' events, by first rows. A mistake in a row rejects its round, once."""
         for line, cells in rows:
             try:
@@ -98,7 +94,8 @@ class LongEvents:
             try:
                 event = self._event(first, [_unpack(self._rows[row]) for row in own])
             except _InRow as error:
-                reject(*error.args, ())
+                number, why = error.args
+                reject(number, why, ())
             else:
                 yield first, event
         is_said = "team" in self._reading.columns or self._layout.has_members
@@ -123,11 +120,9 @@ class LongEvents:
         except (Invalid, IndexError):
             return True
         number = self._numbers.setdefault(key, len(self._rounds))
-        if number == len(self._rounds):
-            self._rounds.append(None)
-            return True
-        was_there = self._rounds[number] is not None
-        self._rounds[number] = None
+        is_new = number == len(self._rounds)
+        was_there = is_new or self._rounds[number] is not None
+        self._rounds[number : number + 1] = [None]
         return was_there
 
     def _add(self, line: int, cells: Sequence[Any]) -> None:

@@ -1,8 +1,6 @@
-"""The names by which the columns of tables are known. docs/how-to/tables.md lists them.
-
-Case and all that is neither a letter nor a digit are ignored: `Home Team` and `home_team` are the
-same. Of a name with points, such as `standing.placement`, the last parts count, too.
-"""
+"""The names by which the columns of tables are known. docs/how-to/tables.md lists them. Case and
+all that is neither a letter nor a digit are ignored: `Home Team` and `home_team` are the same. Of a
+name with points, such as `standing.placement`, the last parts count, too."""
 
 import re
 from collections.abc import Sequence
@@ -41,16 +39,14 @@ GENERAL: Final = frozenset(ROLES["round"][1].split())
 """Names of ids that often mean something else, such as the stage of a tournament. They count only
 as whole names, and in the wide form only if the first rows show no value twice."""
 
-NOT_LONG: Final = frozenset({"id", "uuid"})
-"""Names that are no round's in the long form, where a row is an entry."""
+NOT_LONG: Final = frozenset({"id", "uuid"})  # No round's in the long form: a row is an entry.
 NOT_WIDE: Final = frozenset({"event", "tournament", "tournamentid"})
 """Names that are no round's in the wide form, where they have many matches."""
 DATES: Final = frozenset(ROLES["time"][1].split())
 OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
 """The names of a time of day beside a date, and without a date the names of a time."""
 TOGETHER: Final = ("tourneyid", "matchnum")  # Two columns that are a round's id together.
-COLOURS: Final = ("blue", "red")
-"""Two sides neither of which is first by custom, so the order of a table's columns decides."""
+COLOURS: Final = ("blue", "red")  # Neither is first by custom: the order of the columns decides.
 PAIRS: Final = (("home", "away"), ("white", "black"), COLOURS, ("winner", "loser"),
                 ("player", "opponent"))  # fmt: skip
 """The two sides of a match, the first one first."""
@@ -67,8 +63,7 @@ NUMBERED: Final = (
 OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
 """The words that may follow a side's name in the name of its players' column."""
 SCORES: Final = ("score", "goals", "points", "pts")
-PLACES: Final = ("place", "placement", "finish")
-"""The words for a side's place in the wide form; `rank` there is often that before the match."""
+PLACES: Final = ("place", "placement", "finish")  # `rank` there is often that before the match.
 SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
 """The short names of goals in tables of football matches."""
 MOST_SIDES: Final = 100
@@ -92,13 +87,12 @@ def suffixes(name: str) -> list[str]:
 
 def matching(columns: Sequence[str], names: str) -> list[int]:
     """The places of the columns that are known by one of these names."""
-    known = set(names.split())
-    return [place for place, column in enumerate(columns) if _is_known(column, known)]
-
-
-def _is_known(column: str, known: set[str]) -> bool:
-    name = next((each for each in suffixes(column) if each in _EVERY), "")
-    return name in known and (name not in GENERAL or name == plain(column))
+    known, found = set(names.split()), []
+    for place, column in enumerate(columns):
+        name = next((each for each in suffixes(column) if each in _EVERY), "")
+        if name in known and (name not in GENERAL or name == plain(column)):
+            found.append(place)
+    return found
 
 
 def is_known(column: str) -> bool:

@@ -1,8 +1,6 @@
-"""Reads a table of ratings, a row a player, and turns it into the seeds of a ladder.
-
-All rows are read and validated before the first seed is given. The players wait in a temporary
-file, so memory holds some numbers for each.
-"""
+"""Reads a table of ratings, a row a player, and turns it into the seeds of a ladder. All rows are
+read and validated before the first seed is given. The players wait in a temporary file, so memory
+holds some numbers for each."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +14,9 @@ from stream_rater.contract.seeds import MOST_PLAYERS, MOST_SEED_BYTES, SeededPla
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import Invalid, id_mistake
-from stream_rater.tables import names, sources
+from stream_rater.tables import layout, names, sources
 from stream_rater.tables.csv_rows import CsvRows
 from stream_rater.tables.doubts import Doubts, Numbers
-from stream_rater.tables.layout import Finder, unused
-from stream_rater.tables.names import plain, suffixes
 from stream_rater.tables.reading import Reading, UnreadableTable, is_parquet, is_table
 from stream_rater.tables.rounds import Spool
 
@@ -73,7 +69,7 @@ def source_of_object(table: Any) -> sources.TableRows:
     return sources.rows_of(table)
 
 
-class RatingsTable(Finder):
+class RatingsTable(layout.Finder):
     """A table of ratings, of which no row is read yet."""
 
     def __init__(
@@ -84,13 +80,14 @@ class RatingsTable(Finder):
         super().__init__(source.name, source.columns, reading)
         self.name, self.unit = source.name, source.unit
         self._source, self._sigma = source, sigma
-        source.check_header(_is_known)
+        every = {each for groups in ROLES.values() for of in groups for each in of.split()}
+        source.check_header(lambda column: not every.isdisjoint(names.suffixes(column)))
         self._given: dict[str, int | None] = {}
         """The place of each role that the caller names; None for one without a column."""
         for given, column in reading.columns.items():
-            if plain(given) not in ROLES:
+            if names.plain(given) not in ROLES:
                 self._fail(f"{given!r} is no role of a column: the roles are {', '.join(ROLES)}")
-            self._given[plain(given)] = self._place(column) if column else None
+            self._given[names.plain(given)] = self._place(column) if column else None
         self.roles = {role: place for role in ROLES if (place := self._find(role)) is not None}
         """The place of each role's column."""
         missing = [role for role in ("player", "mu") if role not in self.roles]
@@ -110,7 +107,7 @@ class RatingsTable(Finder):
         """The column of each role, on one line."""
         columns = self._source.columns
         found = ", ".join(f"{role} = {columns[place]}" for role, place in self.roles.items())
-        return f"{self.name}: {found}{unused(columns, self.roles.values())}"
+        return f"{self.name}: {found}{layout.unused(columns, self.roles.values())}"
 
     def rows(self, reject: sources.Reject) -> Iterator[RatedPlayer]:
         """Yield the valid rows. The others go to `reject`, with the column and the cure. Raises
@@ -157,12 +154,7 @@ class RatingsTable(Finder):
 
 def _names(column: str, group: str) -> Iterable[str]:
     """The names by which a column may be known. `id` counts only as a whole name."""
-    return [plain(column)] if group == "id" else suffixes(column)
-
-
-def _is_known(column: str) -> bool:
-    every = {name for groups in ROLES.values() for group in groups for name in group.split()}
-    return not every.isdisjoint(suffixes(column))
+    return [names.plain(column)] if group == "id" else names.suffixes(column)
 
 
 def _player_id(value: Any, column: str) -> str:

@@ -1,8 +1,6 @@
-"""How a table is to be read: what a caller says about it, and the questions that are left.
-
-A column that could be meant in two ways is a question to the caller. Its text names the candidates
-and the argument that decides.
-"""
+"""How a table is to be read: what a caller says about it, and the questions that are left. A column
+that could be meant in two ways is a question to the caller. Its text names the candidates and the
+argument that decides."""
 
 import codecs
 import re
@@ -91,7 +89,6 @@ class Reading(NamedTuple):
         return f"--{option} {value if re.fullmatch(_PLAIN, value) else quote + value + quote}"
 
     def by_columns(self, roles: Mapping[str, str]) -> str:
-        """The argument that names the columns of these roles."""
         return self.by("columns", roles)
 
     @property
@@ -154,12 +151,10 @@ def _pairs(option: str, texts: Iterable[str], form: str) -> list[tuple[str, str]
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name of a file is that of a table."""
     return path.name.lower().endswith(SUFFIXES)
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the name of a file is that of a Parquet file."""
     return path.name.lower().endswith(".parquet")
 
 

@@ -3,7 +3,7 @@
 import mmap
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -60,6 +60,9 @@ class RoundHead(NamedTuple):
     weight: int | float
 
 
+Events = Iterator[tuple[RoundHead, bytes]]  # Each event is that of `event_of`.
+
+
 def event_of(head: RoundHead, standings: list[EntryJson]) -> bytes:
     """The event of a round as JSON, without a line end."""
     _, round_id, ladder, moment, weight = head
@@ -93,8 +96,6 @@ class Spool:
 
 def joined(cells: Sequence[Any], places: Sequence[int], columns: Sequence[str]) -> str:
     """The id in these places of a row. Raises Invalid."""
-    if len(places) == 1:
-        return identifier(cells[places[0]], columns[places[0]])
     return JOINT.join([identifier(cells[place], columns[place]) for place in places])
 
 
@@ -134,8 +135,7 @@ class RoundCells:
     def moment(self, cells: Sequence[Any]) -> Moment:
         if self._times is None:
             return NO_TIME
-        of_day = cells[self._time[1]] if len(self._time) > 1 else None
-        return self._times.of(cells[self._time[0]], of_day)
+        return self._times.of(*[cells[place] for place in self._time[:2]])
 
     def weight_of(self, cells: Sequence[Any]) -> int | float:
         if self._weights is None:
@@ -157,9 +157,8 @@ class RoundCells:
 
     def _somebody(self, players: tuple[str, ...], column: str) -> tuple[str, ...]:
         """The players of a column, once it is looked whether they are people."""
-        if not self._takes_nobody and not NOBODY.isdisjoint(players):
+        for player in () if self._takes_nobody else NOBODY.intersection(players):
             if column not in self._nobody:
                 self._nobody[column] = Statuses(column, self._doubts)
-            for player in NOBODY.intersection(players):
-                self._nobody[column].note(player)
+            self._nobody[column].note(player)
         return players

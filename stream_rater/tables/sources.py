@@ -1,8 +1,7 @@
-"""The rows of a table, whatever its format is (`csv_rows` reads CSV), and single cells.
-
-Frames of pandas and Polars and dicts are read column by column. Whatever else offers its columns by
-`__arrow_c_stream__` or `__dataframe__` is read by pyarrow, the extra `arrow`, as are Parquet files.
-"""
+"""The rows of a table, whatever its format is (`csv_rows` reads CSV), and single cells. Frames of
+pandas and Polars and dicts are read column by column. Whatever else offers its columns by
+`__arrow_c_stream__` or `__dataframe__` is read by pyarrow, the extra `arrow`, as are Parquet
+files."""
 
 import math
 import re
@@ -142,12 +141,11 @@ class ArrowRows(TableRows):
             self._opened = None
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
-        if hasattr(self._opened, "iter_batches"):
-            yield from self._opened.iter_batches(columns=names)
-            return
-        batches = self._opened.to_batches() if hasattr(self._opened, "to_batches") else self._opened
-        for batch in batches:
-            yield batch.select(names)
+        opened = self._opened
+        if hasattr(opened, "iter_batches"):
+            return iter(opened.iter_batches(columns=names))
+        batches = opened.to_batches() if hasattr(opened, "to_batches") else opened
+        return (batch.select(names) for batch in batches)
 
 
 def parquet_rows(path: Path) -> ArrowRows:
@@ -266,8 +264,7 @@ SHOWN: Final = 40  # The most characters of a cell that an error shows.
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _EXACT: Final = 2**53
 
-FIRST, DRAWN, SECOND = (1, 2), (1, 1), (2, 1)
-"""The ranks of both sides by the three results of a match of two."""
+FIRST, DRAWN, SECOND = (1, 2), (1, 1), (2, 1)  # The ranks of both sides by the result of a match.
 
 
 def shown(value: Any) -> str:
@@ -315,11 +312,10 @@ def identifier(value: Any, column: str) -> str:
 
 def players(value: Any, column: str) -> tuple[str, ...]:
     """The players of a cell: one id, or a list of the ids of a team's members."""
-    if isinstance(value, list | tuple):
-        if not value:
-            raise mistake("bad-id", column, "an empty list")
-        return tuple(identifier(each, column) for each in value)
-    return (identifier(value, column),)
+    if isinstance(value, list | tuple) and not value:
+        raise mistake("bad-id", column, "an empty list")
+    several = value if isinstance(value, list | tuple) else (value,)
+    return tuple(identifier(each, column) for each in several)
 
 
 def number(value: Any, column: str, code: str = "malformed") -> int | float:

@@ -1,10 +1,7 @@
-"""A table as JSON lines of `round-completed` events, in order of their times.
-
-    source (rows of cells) -> layout (roles of columns) -> wide or long (events) -> order of time
-
-All rows are read before the first event is given: a later row may be of an earlier time. The events
-wait in a temporary file, so memory holds some numbers for each.
-"""
+"""A table as JSON lines of `round-completed` events, in order of their times. source (rows of
+cells) -> layout (roles of columns) -> wide or long (events) -> order of time All rows are read
+before the first event is given: a later row may be of an earlier time. The events wait in a
+temporary file, so memory holds some numbers for each."""
 
 import re
 from array import array
@@ -59,7 +56,6 @@ class Table(Rejecting):
 
     @property
     def names_ladder(self) -> bool:
-        """Whether each row names its ladder."""
         return "ladder" in self.layout.roles
 
     def read(self, ladder: str = "") -> None:

@@ -1,9 +1,7 @@
-"""Reads the times of a table's rows.
-
-A time is one of: RFC 3339; a date, with or without a time of day (2024-08-16 20:00); a compact date
-(20240816); a date with the day and the month in an order that the column decides (16/08/2024); or
-the time since 1970 in seconds or milliseconds. Without a zone it is in UTC.
-"""
+"""Reads the times of a table's rows. A time is one of: RFC 3339; a date, with or without a time of
+day (2024-08-16 20:00); a compact date (20240816); a date with the day and the month in an order
+that the column decides (16/08/2024); or the time since 1970 in seconds or milliseconds. Without a
+zone it is in UTC."""
 
 import re
 from collections.abc import Sequence
@@ -150,9 +148,7 @@ class Times(ReadColumn):
             )  # fmt: skip
             return _moment(at)
         except (ValueError, OverflowError):
-            self._fail(
-                text, "no date" if not found["H"] else "no time: there is no such day or hour"
-            )
+            self._fail(text, "no time: there is no such day or hour" if found["H"] else "no date")
 
     def _day(self, text: str, found: re.Match[str]) -> tuple[int, int, int]:
         if found["y"]:

@@ -9,7 +9,7 @@ from stream_rater.tables import doubts as open_
 from stream_rater.tables import rounds, sources
 from stream_rater.tables.layout import Layout, SideColumns
 from stream_rater.tables.names import key_of, names_of_side, plain
-from stream_rater.tables.sources import DRAWN, FIRST, SECOND, Reject, Row
+from stream_rater.tables.sources import DRAWN, FIRST, SECOND, Reject, Row, is_missing
 
 PROBE: Final = 1_000
 """In so many rows a column of ids with a doubtful name must have no value twice."""
@@ -62,9 +62,7 @@ class WideEvents:
         )  # fmt: skip
         self._ids: dict[str, int] | None = {} if "round" in layout.general else None
 
-    def events(
-        self, rows: Iterator[Row], reject: Reject
-    ) -> Iterator[tuple[rounds.RoundHead, bytes]]:
+    def events(self, rows: Iterator[Row], reject: Reject) -> rounds.Events:
         """Yield the event of each row. A row that is no match goes to `reject`."""
         for line, cells in rows:
             try:
@@ -81,11 +79,7 @@ class WideEvents:
             self._check_distinct(self._ids, round_id, line)
         ladder, moment = head.ladder(cells), head.moment(cells)
         if len(sides) > 2:
-            sides = [
-                side
-                for side in sides
-                if not all(sources.is_missing(cells[i]) for i in side.players)
-            ]
+            sides = [side for side in sides if not all(is_missing(cells[i]) for i in side.players)]
         players = [head.players(cells, side.players) for side in sides]
         ranks, scores = self._outcome(cells, sides, players)
         neutral = self._is_neutral is not None and self._is_neutral.of(cells[self._neutral])
@@ -101,9 +95,7 @@ class WideEvents:
     ) -> Outcome:
         """The ranks and the scores of the sides. Raises Invalid, or LeftOut."""
         scores: list[Any] = [None] * len(sides)
-        scored = self._has_scores and not all(
-            sources.is_missing(cells[side.score]) for side in sides
-        )
+        scored = self._has_scores and not all(is_missing(cells[side.score]) for side in sides)
         ranks = [self._ranks_of[side].of(cells[side.rank]) for side in sides if self._has_ranks]
         if scored:
             scores = [self._scores_of[side].score(cells[side.score]) for side in sides]
@@ -118,8 +110,14 @@ class WideEvents:
                 raise open_.LeftOut
             return by_score, scores
         named: tuple[int, ...] = FIRST if self._is_won else by_score
-        if self._results is not None and not (scored and sources.is_missing(cells[self._result])):
-            named, pair = self._named_result(self._results, cells[self._result], players)
+        if self._results is not None and not (scored and is_missing(cells[self._result])):
+            cell, pair = cells[self._result], tuple[int | float, ...]()
+            known = not self._names_winner and self._results.is_known(cell)
+            if not known and (winner := self._winner(cell, players)):
+                self._results.has_ids |= str(cell).strip().isdecimal()
+                named = winner
+            else:
+                named, pair = self._results.of(cell, players)
             if not scored:
                 return named, pair or scores
         if not scored or by_score == named:
@@ -144,25 +142,17 @@ class WideEvents:
         roles = (role for role in self._layout.roles if "score" in role)
         return self._reading.by_columns(dict.fromkeys(roles, ""))
 
-    def _named_result(self, results: open_.Results, cell: Any, players: Players) -> open_.Outcome:
-        known = not self._names_winner and results.is_known(cell)
-        if not known and (winner := self._winner(cell, players)):
-            results.has_ids |= str(cell).strip().isdecimal()
-            return winner, ()
-        return results.of(cell, players)
-
     def _winner(self, cell: Any, players: Players) -> tuple[int, int] | None:
         """The ranks if a cell has the name of one of two sides."""
-        if sources.is_missing(cell):
+        if is_missing(cell):
             return None
         named = sources.identifier(cell, self._layout.columns[self._result])
         for ranks, names in zip((FIRST, SECOND), players, strict=True):
             if named in names:
                 return ranks
-        if not any(map(str.isalpha, named)):
-            return None
         for ranks, side in zip((FIRST, SECOND), self._sides, strict=True):
-            if plain(named) in {key_of(side.role), *names_of_side(key_of(side.role))}:
+            key = key_of(side.role)
+            if any(map(str.isalpha, named)) and plain(named) in {key, *names_of_side(key)}:
                 return ranks
         return None
 

@@ -1,12 +1,13 @@
 """Logs for tests of what reads a whole log."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from stream_rater.contract.record import Record
 
 
-class ListedRecords(NamedTuple):
+@dataclass(frozen=True)
+class ListedRecords:
     """Some records, read in batches of so many (a `log_reading.LogSource`)."""
 
     records: Sequence[Record]
@@ -18,7 +19,8 @@ class ListedRecords(NamedTuple):
             yield wanted[first : first + self.at_once]
 
 
-class FailingRecords(NamedTuple):
+@dataclass(frozen=True)
+class FailingRecords:
     """The same, but reading them fails after the first batch."""
 
     records: Sequence[Record]

@@ -73,10 +73,8 @@ class Rig:
         """Produce the messages of a transaction."""
 
         def send(producer: Producer) -> None:
-            for each in events:
-                self.transactions.produce(
-                    producer, self.topic, each.value, each.key, [], each.shard
-                )
+            messages: Any = [(each.shard, each.key, each.value, []) for each in events]
+            self.transactions.produce_all(producer, self.topic, messages)
 
         return send
 

@@ -33,8 +33,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     found = Topic(records(0, 2))
     monkeypatch.setattr(reader, "new_consumer", found.client)
     monkeypatch.setattr(reader, "COUNT_S", 0.0)
-    for module in (topics, round_log):
-        monkeypatch.setattr(module, "Admin", lambda *_, **__: Kafka(found))
+    monkeypatch.setattr(topics, "Admin", lambda *_, **__: Kafka(found))
     return found
 
 

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -269,7 +269,7 @@ def test_a_failure_of_a_process_is_raised_here() -> None:
         read_log(Killed(), Cores(2))
 
 
-class Killed(NamedTuple):
+class Killed:
     """A source that kills the process which reads it."""
 
     def __call__(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:

@@ -19,7 +19,6 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.access import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages, source_commit
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import LogTrouble
@@ -91,7 +90,7 @@ class Input:
     ) -> None:  # fmt: skip
         """`prefer_large_fetches`: fetch only while the client's queue is empty."""
         self.topic, self.group, self._settings = topic, group, settings
-        self._deadlines = Deadlines(stop)
+        self._deadlines = access.Deadlines(stop)
         self._lost, self._gained, self._owned = set[int](), set[int](), set[int]()
         self._reading: set[int] = set()
         """Owned partitions whose offset was set by a seek. Nothing is fetched from the others."""
@@ -262,11 +261,9 @@ class Input:
         self._paused = set(wanted)
 
     def _wake(self, partitions: Set[int]) -> None:
-        """Wake librdkafka's fetching thread for these partitions.
-
-        While partitions are paused or move, the thread sleeps, and it notices a change only within
-        a second. A seek wakes it, even a seek to the present position.
-        """
+        """Wake librdkafka's fetching thread for these partitions. While partitions are paused or
+        move, the thread sleeps, and it notices a change only within a second. A seek wakes it, even
+        a seek to the present position."""
         for each in self._topic_partitions({p: self._next[p] for p in partitions}):
             with suppress(KafkaException):  # it is being moved: fetching begins when that ends
                 self.consumer.seek(each)
@@ -343,11 +340,9 @@ class Input:
         return {each.partition: source_commit(each) for each in reply}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read from these offsets, and drop what was fetched before.
-
-        A kept partition is never unassigned: during a rebalance, librdkafka would take that as its
-        answer, and other members would own partitions that the machine has not yet released.
-        """
+        """Read from these offsets, and drop what was fetched before. A kept partition is never
+        unassigned: during a rebalance, librdkafka would take that as its answer, and other members
+        would own partitions that the machine has not yet released."""
         self._messages.begin_at(offsets)
         self._forget_fetched(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
@@ -381,13 +376,11 @@ class Input:
         return sorted(self._owned - self._reading)
 
     def ends(self) -> dict[int, int]:
-        """The end of each partition that is owned, as old as `log_ends`, for any thread.
-
-        It is the high watermark. But where the client has fetched up to there, and we have read
-        all that it found, it is the offset after the last record: the ends of transactions and
-        aborted records take offsets that nobody finishes. The client reports how far it has
-        fetched every STATISTICS_MS.
-        """
+        """The end of each partition that is owned, as old as `log_ends`, for any thread. It is the
+        high watermark. But where the client has fetched up to there, and we have read all that it
+        found, it is the offset after the last record: the ends of transactions and aborted records
+        take offsets that nobody finishes. The client reports how far it has fetched every
+        STATISTICS_MS."""
         ends = {p: end for p, end in self.log_ends.items() if p in self._owned}
         for p, end in ends.items():
             read = p in self._reading and p not in self._paused
@@ -401,16 +394,14 @@ class Input:
             self._fetched.pop(partition, None)
 
     def close(self) -> None:
-        """Leave the group and close the consumer.
-
-        The member first gives up all partitions, then closes. If a rebalance begins while
-        librdkafka closes, it hangs for ever in a callback that holds Python's lock. A static member
-        does not leave the group: its successor of the same name takes its partitions over.
-        """
+        """Leave the group and close the consumer. The member first gives up all partitions, then
+        closes. If a rebalance begins while librdkafka closes, it hangs for ever in a callback that
+        holds Python's lock. A static member does not leave the group: its successor of the same
+        name takes its partitions over."""
         if self._subscribed:
             if not self._static:
                 self.consumer.unsubscribe()
-            end_s = time.monotonic() + (DRAIN_S if self._static else STOP_GRACE_S)
+            end_s = time.monotonic() + (DRAIN_S if self._static else access.STOP_GRACE_S)
             while self._owned and time.monotonic() < end_s:
                 self.consumer.poll(0.01)
         self.consumer.close()

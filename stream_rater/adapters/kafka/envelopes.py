@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.contract import events
-from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract import corrections, events
 from stream_rater.contract.record import Headers as RecordHeaders
 from stream_rater.contract.record import (
     Record,
@@ -77,10 +76,10 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     )
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
-    kind, decided_at = header(record.headers, EVENT_TYPE), rejection.decided_at
+    kind, decided_at = header(record.headers, corrections.EVENT_TYPE), rejection.decided_at
     return [
         *envelope.items(),
-        *([(EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
+        *([(corrections.EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
         *(trace.headers() if trace else ()),
         ("error-code", rejection.code.encode()),
         ("error", rejection.message.encode("utf-8", "replace")),
@@ -120,7 +119,7 @@ def rejection_in(record: Record) -> RejectedRecord | None:
     place, names = place_of(record.headers), _Names()
     if place is None:
         return None
-    if not header(record.headers, EVENT_TYPE):
+    if not header(record.headers, corrections.EVENT_TYPE):
         with suppress(*events.UNDECODABLE):
             names = _names(record.value or b"")
     code, detail = header(record.headers, "error-code"), header(record.headers, "error")
@@ -130,7 +129,7 @@ def rejection_in(record: Record) -> RejectedRecord | None:
 def rejected_record(rejection: Rejection) -> RejectedRecord:
     """The same of a rejection that is not in a topic."""
     record = rejection.record
-    is_round = not header(record.headers, EVENT_TYPE)
+    is_round = not header(record.headers, corrections.EVENT_TYPE)
     names = (rejection.ladder, rejection.round_id) if is_round else ("", "")
     place = RecordPlace(record.partition, record.offset)
     return RejectedRecord(place, rejection.code, rejection.message, *names)
@@ -138,13 +137,10 @@ def rejected_record(rejection: Rejection) -> RejectedRecord:
 
 def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str, Any]:
     """The key, value and headers of a message in `round-rejected`. Key and value are the record's
-    bytes.
-
-    A compressed record may hold more bytes than any topic takes in one message. Then they are cut
-    to `largest`, and the header `original-bytes` has their number. A record that cannot be
+    bytes. A compressed record may hold more bytes than any topic takes in one message. Then they
+    are cut to `largest`, and the header `original-bytes` has their number. A record that cannot be
     decompressed has no bytes here; its `original-bytes` is `unknown`. The whole record is still at
-    its source.
-    """
+    its source."""
     key, value = rejection.record.key, rejection.record.value
     headers = rejection_headers(rejection, topic)
     if rejection.record.unreadable:
@@ -175,7 +171,7 @@ class Sender(ABC):
         """Append one record of this kind that is no round. `subject` is what it is about."""
         now = datetime.now(UTC).isoformat()
         headers = events.cloud_event_headers(uuid.uuid4().hex, kind, now)
-        headers.append((EVENT_TYPE, kind.encode()))
+        headers.append((corrections.EVENT_TYPE, kind.encode()))
         self._send(f"{kind} {subject}".rstrip(), ladder, value, headers, corrects=True)
 
     @abstractmethod

@@ -1,17 +1,14 @@
-"""The ladder events on Kafka: reads the topic `ladders-noted` to its end, and appends to it.
-
-Ladder events record the parameters by which ladders are rated, and the corrections in force. An
-estimator polls a round before it reads them. `read` asks for the end of the topic after that, so it
-sees every event that was acknowledged before the round was polled.
-"""
+"""The ladder events on Kafka: reads the topic `ladders-noted` to its end, and appends to it. Ladder
+events record the parameters by which ladders are rated, and the corrections in force. An estimator
+polls a round before it reads them. `read` asks for the end of the topic after that, so it sees
+every event that was acknowledged before the round was polled."""
 
 import threading
 import time
 from collections.abc import Container, Mapping, Sequence
 
-from stream_rater.adapters.kafka.producers import PartsProducer
+from stream_rater.adapters.kafka import producers, topics
 from stream_rater.adapters.kafka.reader import Reader
-from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline import ladder_history
@@ -30,12 +27,12 @@ class LadderEvents:
     """Reads and appends ladder events, for one thread. Makes no request before it is used."""
 
     def __init__(
-        self, settings: Settings, admin: Admin, stop: threading.Event | None = None
+        self, settings: Settings, admin: topics.Admin, stop: threading.Event | None = None
     ) -> None:
         self._settings, self._admin, self._topic = settings, admin, admin.topics.ladder_events
         self._ladder_log, self._next = ladder_history.LadderLog(), 0
         self._reader: Reader | None = None
-        self._producer = PartsProducer(settings, self._topic, stop)
+        self._producer = producers.PartsProducer(settings, self._topic, stop)
 
     def read(self) -> ladder_history.LadderLog:
         """Read and combine all events that exist now. Raises LogTrouble or Denied."""

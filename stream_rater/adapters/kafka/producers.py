@@ -1,9 +1,7 @@
-"""The producers on Kafka: one for transactions, and one without, for parts and for commands.
-
-A transaction that was slow to end, or during which a connection broke, is in doubt even if it
-reports success: a retried request may arrive later and end the *next* transaction. So its producer
-is discarded, and the next producer first fences whatever may still be in flight.
-"""
+"""The producers on Kafka: one for transactions, and one without, for parts and for commands. A
+transaction that was slow to end, or during which a connection broke, is in doubt even if it reports
+success: a retried request may arrive later and end the *next* transaction. So its producer is
+discarded, and the next producer first fences whatever may still be in flight."""
 
 import logging
 import threading
@@ -17,7 +15,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters import access
-from stream_rater.adapters.access import Deadlines
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.envelopes import Headers, Sender
 from stream_rater.adapters.kafka.records import committing
@@ -45,18 +42,16 @@ Delivered = Callable[[KafkaError | None, Message], None]
 DISCONNECTS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 
 SYSLOG_INFO = 6
-"""The level at which the client logs a broken connection. It logs a connection that was idle for a
-minute below this level; no request can have been in flight on it."""
+"""The level at which the client logs a broken connection, unless it was idle for a minute: then no
+request can have been in flight on it."""
 CONNECTION_FAILED = "FAIL"  # The kind of these lines in the client's log.
 
 
 def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float]) -> None:
     """Produce one message. While the client's queue is full, serve callbacks, which make room, for
     these slices of time. Raises LogTrouble if the queue stays full, and the client's exceptions.
-
     `message` has the client's positional arguments, from the topic on: they take 25 % to 33 % less
-    time than keywords.
-    """
+    time than keywords."""
     try:
         producer.produce(*message)
         return
@@ -70,11 +65,9 @@ def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float
 
 
 class DisconnectHandler(logging.Handler):
-    """A log handler that reports broken connections from the client's log.
-
-    Since librdkafka 2.11.1 the error callback reports connections that are refused, and the loss of
-    all brokers. If a connection to one of several brokers is closed, the client only logs it.
-    """
+    """Reports broken connections from the client's log. Since librdkafka 2.11.1 the error callback
+    reports connections that are refused, and the loss of all brokers. If the one to one of several
+    brokers is closed, the client only logs it."""
 
     def __init__(self, on_disconnect: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -99,19 +92,15 @@ class Transactions:
         self._options = access.client_options(settings) | {
             "transactional.id": f"{settings.topic_prefix}stream-rater-{role}-{name}",
             "transaction.timeout.ms": settings.transaction_timeout_ms,
-            "message.max.bytes": LARGEST_REQUEST_BYTES,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 512 * 1024,
+            "message.max.bytes": LARGEST_REQUEST_BYTES, "compression.type": "lz4",
+            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 512 * 1024,
             "linger.ms": 20,  # the flush at a transaction's end does not wait for it
-            "compression.type": "lz4",
-            "error_cb": self._on_error,
-            "log_level": SYSLOG_INFO,
-            "log.connection.close": True,
-        }
+            "error_cb": self._on_error, "log_level": SYSLOG_INFO, "log.connection.close": True,
+        }  # fmt: skip
         self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
         self._log.addHandler(DisconnectHandler(self._on_disconnect))
         self._settings, self._input = settings, input_
-        self._deadlines = Deadlines(stop)
+        self._deadlines = access.Deadlines(stop)
         self._longest_s = settings.transaction_timeout_ms / 1000.0
         self._producer: Producer | None = None
         self._doubt = ""
@@ -176,20 +165,15 @@ class Transactions:
             send(producer)
 
     def abort(self) -> None:
-        """Abort the transaction.
-
-        All messages are flushed first. The broker may not know yet that there is a transaction; it
-        would then answer the abort with an error that ends the client (librdkafka's issue 4849).
-        """
-        producer = self._begun
-        self._flush(producer)
-        self._conclude(producer, producer.abort_transaction)
+        """Abort the transaction, after all messages are flushed: the broker may not know yet that
+        there is one, and would answer with an error that ends the client (librdkafka's 4849)."""
+        self._flush(self._begun)
+        self._conclude(self._begun, self._begun.abort_transaction)
 
     def commit(self) -> None:
         """Commit the transaction without offsets."""
-        producer = self._begun
-        self._flush(producer)
-        self._conclude(producer, producer.commit_transaction)
+        self._flush(self._begun)
+        self._conclude(self._begun, self._begun.commit_transaction)
 
     def end(self, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
         """Add the offsets to the transaction, and commit it."""
@@ -264,7 +248,7 @@ class PlainProducer:
         """`delivery_s`: how long a message may take until it has failed. `options`: further
         settings of the client, with `_` for `.` in their names."""
         self._settings = settings
-        self._deadlines = Deadlines(stop)
+        self._deadlines = access.Deadlines(stop)
         self._delivery_s = delivery_s
         self._options = access.client_options(settings) | {
             "enable.idempotence": True, "acks": "all", "compression.type": "lz4",
@@ -276,10 +260,8 @@ class PlainProducer:
 
     def renew(self) -> None:
         """Make another client. What the old one had in flight may still arrive, which is harmless.
-
         The new one asks the broker for its producer id at once, in the background. That takes half
-        a second if the first attempt comes before the connection.
-        """
+        a second if the first attempt comes before the connection."""
         self._client = access.new_producer(self._settings, self._options)
 
     def ready(self) -> Producer:
@@ -393,11 +375,8 @@ class Copier:
         )
 
     def write(self, records: Iterable[Record]) -> int:
-        """Append records, and wait until all are acknowledged. Returns their number.
-
-        A record must get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or
-        Denied.
-        """
+        """Append records, and wait until all are acknowledged. Returns their number. A record must
+        get its own offset again, unless that is ANY_OFFSET. Raises LogTrouble or Denied."""
         count = 0
         for record in records:
             self._append(record)
@@ -409,20 +388,22 @@ class Copier:
         return count
 
     def _append(self, record: Record) -> None:
-        """Append one record, and wait while the client's queue is full."""
         with access.translated_failures():
             self._producer.append(
-                self._topic, record.value, partial(self._delivered, record), record.key,
-                record.partition, list(record.headers),
+                self._topic, record.value,
+                partial(self._delivered, record.partition, record.offset),  # not the whole record
+                record.key, record.partition, list(record.headers),
             )  # fmt: skip
         self._producer.run_callbacks()
         self._check()
 
-    def _delivered(self, record: Record, error: KafkaError | None, message: Message) -> None:
-        place = f"{self._topic}, partition {record.partition}, offset {record.offset}"
+    def _delivered(
+        self, partition: int, offset: int, error: KafkaError | None, message: Message
+    ) -> None:
+        place = f"{self._topic}, partition {partition}, offset {offset}"
         if error is not None:
             self._failure = self._failure or f"{place}: {error.str()}"
-        elif record.offset not in (ANY_OFFSET, message.offset()):
+        elif offset not in (ANY_OFFSET, message.offset()):
             self._failure = self._failure or (
                 f"{place}: the record got offset {message.offset()}: something else writes to this "
                 "topic"

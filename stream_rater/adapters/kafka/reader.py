@@ -9,9 +9,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
 
 from stream_rater.adapters.access import client_options, new_consumer, translated_failures
-from stream_rater.adapters.kafka.envelopes import rejection_in
+from stream_rater.adapters.kafka import envelopes, topics
 from stream_rater.adapters.kafka.records import Messages
-from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import REJECTIONS_BACK, Record, RejectedRecord, checksum
@@ -179,7 +178,7 @@ def follow_rejections(
             bounds = map(reader.bounds, range(partitions))
             positions += [max(first, end - REJECTIONS_BACK) for first, end in bounds]
         for records in reader.follow(positions):
-            yield [each for record in records if (each := rejection_in(record))]
+            yield [each for record in records if (each := envelopes.rejection_in(record))]
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
@@ -231,10 +230,8 @@ def read_back(
     settings: Settings, topic: str, partition: int, key: bytes, *, count: int, within_s: float
 ) -> tuple[list[Record], int]:
     """The last records with this key in a partition, at most `count`, oldest first; and the offset
-    down to which the partition was searched. The search ends early after `within_s`.
-
-    It begins near the end of the partition, and doubles the range at each further step back.
-    """
+    down to which the partition was searched. The search ends early after `within_s`. It begins near
+    the end of the partition, and doubles the range at each further step back."""
     end_s = time.monotonic() + within_s
     with closing(Reader(settings, topic, fetch_wait_max_ms=FETCH_WAIT_MS)) as reader:
         first, last = reader.bounds(partition)
@@ -277,11 +274,8 @@ class Rereader:
         """Place of the consumer's next record; -1 if it has taken more than was returned."""
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """The records from offset `first` to before `end`: at least one, if there is any.
-
-        The log reaches `end`. If a replica does not, this waits for it. Raises LogTrouble or
-        Denied.
-        """
+        """The records from offset `first` to before `end`: at least one, if there is any. The log
+        reaches `end`. If a replica does not, this waits for it. Raises LogTrouble or Denied."""
         records: Sequence[Record] = ()
         try:
             if first < end:
@@ -326,7 +320,7 @@ class Rereader:
 
 
 def record_sums(
-    settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
+    settings: Settings, admin: topics.Admin, topic: str, offsets: Mapping[int, int]
 ) -> dict[int, int | None]:
     """The checksum of the record at one offset of each of these partitions, all of which end after
     it; None if the log does not have it. Raises LogTrouble or Denied."""
@@ -337,7 +331,7 @@ def record_sums(
 
 
 def source_tails(
-    settings: Settings, admin: Admin, offsets: Mapping[int, int]
+    settings: Settings, admin: topics.Admin, offsets: Mapping[int, int]
 ) -> dict[int, SourceTail]:
     """The end of partitions of the rounds, and the checksum of the record before an offset."""
     if not offsets:
@@ -358,7 +352,7 @@ def _sum_of(record: Record | None) -> int | None:
 
 
 def _records_at(
-    settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
+    settings: Settings, admin: topics.Admin, topic: str, offsets: Mapping[int, int]
 ) -> dict[int, Record | None]:
     """The record at one offset of each partition, all of which end after it; None if it is gone."""
     starts = admin.starts(topic, max(offsets) + 1)

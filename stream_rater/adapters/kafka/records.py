@@ -20,13 +20,10 @@ list without the error, and whoever reads it ends so, too. So each message is as
 
 
 class Messages:
-    """Converts the messages of one consumer to records.
-
-    The client cannot decompress a batch that grows beyond a limit. It reports the first offset of
-    such a batch again and again, and never gets past it. After a seek to the next offset it fetches
-    the same batch, until the seek is past its last record. So each record of the batch gets a
-    placeholder, one after the other.
-    """
+    """Converts the messages of one consumer to records. The client cannot decompress a batch that
+    grows beyond a limit. It reports the first offset of such a batch again and again, and never
+    gets past it. After a seek to the next offset it fetches the same batch, until the seek is past
+    its last record. So each record of the batch gets a placeholder, one after the other."""
 
     def __init__(
         self, ignored: Set[int], error_of: Callable[[KafkaError], Exception] = trouble_of,

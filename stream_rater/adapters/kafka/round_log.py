@@ -10,10 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka.reader import Reader, record_sums
-from stream_rater.adapters.kafka.season_topic import topic_of
-from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
-from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
+from stream_rater.adapters.kafka import reader, season_topic, topic_rules, topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Trouble
 from stream_rater.contract.record import Appended, NewRecord, NotAppended, Record, RecordPlace
@@ -32,40 +29,32 @@ END_S = 3.0  # The seconds for which records are still delivered when the proces
 
 
 class KafkaRoundLog:
-    """Appends records, keyed by ladder, by an idempotent producer.
-
-    A record that Kafka has acknowledged is on all in-sync replicas. A record whose acknowledgement
-    did not arrive may be in the log.
-    """
+    """Appends records, keyed by ladder, by an idempotent producer. A record that Kafka has
+    acknowledged is on all in-sync replicas. A record whose acknowledgement did not arrive may be in
+    the log."""
 
     def __init__(self, settings: Settings, trouble: Callable[[str], None] = lambda _: None) -> None:
         """`trouble` receives the reason why Kafka does not answer at the start."""
         self._settings, self._trouble = settings, trouble
         self._options: dict[str, Any] = access.client_options(settings) | {
-            "enable.idempotence": True,
-            "acks": "all",
-            "compression.type": "lz4",
-            "linger.ms": LINGER_MS,
-            "message.max.bytes": MESSAGE_BYTES,
+            "enable.idempotence": True, "acks": "all", "compression.type": "lz4",
+            "linger.ms": LINGER_MS, "error_cb": self._on_error,
+            "message.max.bytes": topic_rules.MESSAGE_BYTES,
             "delivery.timeout.ms": int(1000 * ACKNOWLEDGED_S),
             "queue.buffering.max.messages": MOST_RECORDS,
             "queue.buffering.max.kbytes": 2 * MOST_BYTES // 1024,
-            "error_cb": self._on_error,
-        }
+        }  # fmt: skip
         self._producer: Producer | None = None
         self._topic = ""
         self._ends: list[int] = []
         self._why = "kafka: not connected yet"
         self._bytes = 0
-        self.waiting = 0
-        """The number of records that wait for Kafka's acknowledgement."""
+        self.waiting = 0  # The number of records that wait for Kafka's acknowledgement.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outcomes: list[_Outcome] = []
         """Outcomes that the event loop does not know yet. Only the thread uses it."""
-        self._failed = False
-        """Whether the producer can no longer be used."""
-        self._failure = ""
-        """The last error that the producer reported of itself."""
+        self._failed = False  # Whether the producer can no longer be used.
+        self._failure = ""  # The last error that the producer reported of itself.
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="round-log", daemon=True)
 
@@ -125,8 +114,6 @@ class KafkaRoundLog:
         self._bytes += size
         return future
 
-    # --- in the thread ---
-
     def _run(self) -> None:
         while not self._stop.is_set() and not self._connect():
             self._stop.wait(RETRY_S)
@@ -140,7 +127,7 @@ class KafkaRoundLog:
 
     def _connect(self) -> bool:
         try:
-            admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
+            admin = topics.Admin(self._settings, request_timeout_s=topics.REQUEST_TIMEOUT_S)
             topic = admin.topics.rounds
             (partitions,) = admin.partitions_of(topic)
             ends = admin.ends(topic, partitions)
@@ -185,19 +172,20 @@ class KafkaRoundLog:
         self._failure = error.str()
 
     def _outcome(self, error: KafkaError | None, message: Message) -> Appended:
-        if error is None:
-            place = RecordPlace(message.partition() or 0, message.offset() or 0)
-            self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
-            return place
-        return self._outcome_of(error)
+        if error is not None:
+            return self._outcome_of(error)
+        place = RecordPlace(message.partition() or 0, message.offset() or 0)
+        self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
+        return place
 
     def _outcome_of(self, error: KafkaError) -> Appended:
         self._failed |= error.fatal() or error.code() == KafkaError._FATAL
         if error.code() in UNEXPLAINED and self._failure:
             return NotAppended("unavailable", f"kafka: {self._failure}")
-        return _failure(error)
-
-    # --- in the event loop ---
+        if error.code() in access.TOO_LARGE:
+            text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
+            return NotAppended("too-large", text)
+        return NotAppended("unavailable", f"kafka: {error.str()}")
 
     def _resolve(self, outcomes: "Sequence[_Outcome]") -> None:
         for future, size, outcome in outcomes:
@@ -218,13 +206,6 @@ def _full(waiting: int) -> NotAppended:
     return NotAppended("busy", f"{waiting:,} records wait for Kafka: send it later")
 
 
-def _failure(error: KafkaError) -> NotAppended:
-    if error.code() in access.TOO_LARGE:
-        text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
-        return NotAppended("too-large", text)
-    return NotAppended("unavailable", f"kafka: {error.str()}")
-
-
 # --- what an index follows (`index.log`) ----------------------------------------------------------
 
 KEEPS_TOMBSTONES_MS = 86_400_000
@@ -236,7 +217,7 @@ class KafkaLog:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
+        self._admin = topics.Admin(settings, request_timeout_s=topics.REQUEST_TIMEOUT_S)
 
     def changed(self) -> "KafkaTopic":
         """The events of `rating-changed`."""
@@ -246,7 +227,7 @@ class KafkaLog:
 
     def standings(self) -> "KafkaTopic | None":
         """The records of `season-ended`; None if there is no such topic yet."""
-        topic = topic_of(self._settings)
+        topic = season_topic.topic_of(self._settings)
         partitions = self._admin.partitions_if_any(topic)
         if partitions is None:
             return None
@@ -259,10 +240,12 @@ class KafkaLog:
 class KafkaTopic:
     """A topic. The methods raise LogTrouble or Denied."""
 
-    def __init__(self, settings: Settings, admin: Admin, topic: str, partitions: int) -> None:
+    def __init__(
+        self, settings: Settings, admin: topics.Admin, topic: str, partitions: int
+    ) -> None:
         self._settings, self._admin, self._topic = settings, admin, topic
         self.id, self.partitions = f"{topic}:{admin.topic_id(topic)}", partitions
-        self._reader = Reader(settings, topic)
+        self._reader = reader.Reader(settings, topic)
 
     @property
     def forgets_s(self) -> float:
@@ -283,7 +266,7 @@ class KafkaTopic:
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
         """By partition, the checksum of the record at an offset before the end; None: no record."""
-        return record_sums(self._settings, self._admin, self._topic, offsets)
+        return reader.record_sums(self._settings, self._admin, self._topic, offsets)
 
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin at these offsets."""

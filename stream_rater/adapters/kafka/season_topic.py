@@ -1,9 +1,7 @@
-"""The topic `season-ended` on Kafka: reads it, and writes the pages of a season, each once.
-
-The writer's transactional id names the ladder and the season, so a new writer ends every older one.
-It reads the topic only after that, up to the end that it has then, and writes the pages whose marks
-are not there. So each page is written once, whoever writes it, and whenever a writer is killed.
-"""
+"""The topic `season-ended` on Kafka: reads it, and writes the pages of a season, each once. The
+writer's transactional id names the ladder and the season, so a new writer ends every older one. It
+reads the topic only after that, up to the end that it has then, and writes the pages whose marks
+are not there. So each page is written once, whoever writes it, and whenever a writer is killed."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,9 +18,8 @@ from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract import season_ended
+from stream_rater.contract import events, season_ended
 from stream_rater.contract.errors import Denied, LogTrouble, Outdone
-from stream_rater.contract.events import cloud_event_headers
 
 FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 """The errors of a writer that a newer one has ended."""
@@ -89,7 +86,7 @@ class SeasonTopic:
         def send(producer: Producer) -> None:
             transactions.produce_all(producer, self._topic, (
                 (self._partition, each.key, each.value,
-                 cloud_event_headers(each.key.decode(), each.kind, time_))
+                 events.cloud_event_headers(each.key.decode(), each.kind, time_))
                 for each in messages
             ))  # fmt: skip
 

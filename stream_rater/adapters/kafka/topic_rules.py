@@ -20,8 +20,7 @@ MESSAGE_BYTES = 16 * 2**20
 """The message size of new topics: of rounds, and of old ladder events that `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
 """The most bytes that a rejection has besides the rejected record: headers, also the batch's."""
-LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
-"""The largest record that a reader can read."""
+LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES  # What a reader can read at most.
 MANY_COPIES = 3  # The number of replicas with which one may be unavailable and two are left.
 POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
@@ -67,11 +66,9 @@ Rules = Mapping[str, tuple[TopicRule, ...]]
 
 
 def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
-    """The partitions and the configuration with which the service creates each topic.
-
-    Every setting that has a rule is named, because a broker's defaults may differ. The one
-    exception is UNCLEAN: Kafka's default is right, and some services let nobody name it.
-    """
+    """The partitions and the configuration with which the service creates each topic. Every setting
+    that has a rule is named, because a broker's defaults may differ. The one exception is UNCLEAN:
+    Kafka's default is right, and some services let nobody name it."""
     compacted = {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK, TOMBSTONES: WEEK_MS}
     rejections = _deleted(str(30 * DAY_MS)) | {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
     settings_by_topic = {
@@ -190,10 +187,9 @@ def season_refusals(settings: Settings, name: str, configuration: Mapping[str, s
     if configuration.get(POLICY) == COMPACT:
         return []
     return [
-        _refusal(settings, name, rule, configuration, FOR_EVER)
-        for rule in OF_SEASONS
+        _refusal(settings, name, rule, configuration, FOR_EVER) for rule in OF_SEASONS
         if not rule.is_met(configuration.get(rule.setting, UNKNOWN))
-    ]
+    ]  # fmt: skip
 
 
 def _refusal(
@@ -218,15 +214,12 @@ def check_rules(
     settings: Settings, found: Mapping[str, TopicDescription]
 ) -> tuple[list[str], list[str]]:
     """The refusals and the warnings, one line each. `found`: the topics by their full names."""
-    refusals = (
-        _unequal(settings, found), _violations(settings, found, REQUIRED, "must be"),
-        _sizes(settings, found),
-    )  # fmt: skip
-    warnings = (
-        _violations(settings, found, ADVISED, "should be"), _fragile(settings, found),
-        _unclean(settings, found),
-    )  # fmt: skip
-    return [*chain(*refusals)], [*chain(*warnings)]
+    broken, advised = (
+        _violations(settings, found, rules, verb)
+        for rules, verb in ((REQUIRED, "must be"), (ADVISED, "should be"))
+    )
+    refusals = chain(_unequal(settings, found), broken, _sizes(settings, found))
+    return [*refusals], [*chain(advised, _fragile(settings, found), _unclean(settings, found))]
 
 
 def _violations(

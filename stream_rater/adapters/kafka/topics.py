@@ -12,8 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater.adapters import access
-from stream_rater.adapters.kafka import topic_rules
-from stream_rater.adapters.kafka.records import committing, source_commit
+from stream_rater.adapters.kafka import records, topic_rules
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
@@ -302,12 +301,10 @@ class Admin:
             time.sleep(0.1)  # where the call returned early
 
     def _stable(self, group: str, topic: str, partitions: int) -> dict[int, SourceCommit | None]:
-        """A group's stable committed offsets. Raises LogTrouble while a transaction is open.
-
-        It asks as a consumer that joins no group: librdkafka's admin client ends the process with a
+        """A group's stable committed offsets. Raises LogTrouble while a transaction is open. It
+        asks as a consumer that joins no group: librdkafka's admin client ends the process with a
         failed assertion if a broker goes away while it asks for a group's offsets (its issues 4605
-        and 5397).
-        """
+        and 5397)."""
         asked, reader = [TopicPartition(topic, p) for p in range(partitions)], self._reader(group)
         try:
             found = reader.committed(asked, timeout=self._timeout_s)
@@ -315,13 +312,13 @@ class Admin:
             denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
             raise access.trouble_of(denial.error() if denial is not None else error) from None
         access.raise_first(found)
-        return {tp.partition: source_commit(tp) for tp in found}
+        return {tp.partition: records.source_commit(tp) for tp in found}
 
     def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], tails: Tails = NO_TAILS
     ) -> None:
         """Commit offsets for a group without members. `tails`: checksums of `round-completed`."""
-        ends = committing(topic, offsets, tails)
+        ends = records.committing(topic, offsets, tails)
         if not ends:
             return
         with access.translated_failures():

@@ -39,15 +39,12 @@ ABSENT = "unknown command", "unsupported command", "command is not available"
 """Parts of the answers, in lower case, of servers and proxies that do not know a command."""
 
 
-def _script() -> str:
-    """CODE without its first line, and with a call in the place of the registration."""
-    first, _, rest = CODE.partition("\n")
-    body, registered, after = rest.rpartition(REGISTRATION)
-    assert first.startswith("#!lua ") and registered and not after.strip(), "functions.lua"
-    return f"{body}return apply(KEYS, ARGV)\n"
+_first, _, _rest = CODE.partition("\n")
+_body, _registered, _after = _rest.rpartition(REGISTRATION)
+assert _first.startswith("#!lua ") and _registered and not _after.strip(), "functions.lua"
 
-
-SCRIPT = _script()  # CODE, as SCRIPT LOAD takes it.
+SCRIPT = f"{_body}return apply(KEYS, ARGV)\n"
+"""The same for SCRIPT LOAD: without the first line, and with a call for the registration."""
 SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 """By which EVALSHA names SCRIPT."""
 
@@ -65,10 +62,8 @@ class LuaFunctions:
         return ("EVALSHA", SHA) if self.refusal else ("FCALL", APPLY)
 
     def load(self, server: Client) -> None:
-        """Load the code into one server, unless it has it.
-
-        Raises LayoutMismatch if it has other functions of this name, and redis.RedisError.
-        """
+        """Load the code into one server, unless it has it. Raises LayoutMismatch if it has other
+        functions of this name, and redis.RedisError."""
         if not self.refusal:
             try:
                 _load_library(server)
@@ -92,8 +87,7 @@ class LuaFunctions:
         return isinstance(error, NoScriptError)
 
     def failure(self, reply: Any) -> Any:
-        """A reply; an error with the reason why no function was called if the user may not run
-        scripts, either."""
+        """A reply, with the reason why no function was called if scripts are denied, too."""
         if not self.refusal or not _is_denied(reply, "'evalsha", "'script"):
             return reply
         return NoPermissionError(f"{self.refusal}; in its place: {_said(reply)}")
@@ -167,10 +161,6 @@ class CallBatch(NamedTuple):
     commands: int  # The number of commands.
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
 class Caller:
     """Calls shards. `client` knows the nodes of a cluster; the connections are our own."""
 
@@ -181,15 +171,15 @@ class Caller:
         self._idle: defaultdict[Node, list[RedisConnection]] = defaultdict(list)
 
     def call(
-        self, functions: LuaFunctions, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
+        self,
+        functions: LuaFunctions,
+        calls: Iterable[Call],
+        on_sent: Callable[[], object] = lambda: None,
     ) -> list[Any]:
         """Call functions.lua. Returns the replies. `on_sent` runs after the calls are sent and
-        before the replies are read.
-
-        A call that a server certainly has not run is repeated, as EVALSHA, after the script was
-        loaded. Raises StoreTrouble if a cluster's slot has moved; the next call knows its new
-        place.
-        """
+        before the replies are read. A call that a server certainly has not run is repeated, as
+        EVALSHA, after the script was loaded. Raises StoreTrouble if a cluster's slot has moved; the
+        next call knows its new place."""
         with self._refreshing_slots(), _Connections(self._borrowed) as connections:
             asked = []
             for call in calls:
@@ -199,10 +189,9 @@ class Caller:
             on_sent()
             found = [connection.answer() for connection, _ in asked]
             again = [
-                i
-                for i, reply in enumerate(found)
+                i for i, reply in enumerate(found)
                 if isinstance(reply, Exception) and functions.not_run(reply)
-            ]
+            ]  # fmt: skip
             if again:
                 _raise_first(each for i, each in enumerate(found) if i not in again)
                 repeated = _repeat(connections, functions, [asked[i] for i in again])
@@ -218,7 +207,8 @@ class Caller:
             asked = []
             for batch in batches:
                 connection = connections.to(self._node_of(batch.key))
-                connections.buffer(connection, _encode_batch(batch))
+                alone = batch.commands == 1  # else in a transaction
+                connections.buffer(connection, batch.data if alone else (MULTI, *batch.data, EXEC))
                 asked.append((connection, batch.commands))
             connections.send()
             return [_replies(connection, commands) for connection, commands in asked]
@@ -322,7 +312,6 @@ def _repeat(
 
 
 def _raise_first(replies: Iterable[Any]) -> None:
-    """Raise the first of these replies that is an error."""
     for each in replies:
         if isinstance(each, Exception):
             raise each
@@ -332,7 +321,6 @@ def _raise_first(replies: Iterable[Any]) -> None:
 
 
 def _encode_call(functions: LuaFunctions, call: Call) -> tuple[bytes, ...]:
-    """Encode a call as a command."""
     opening = bulk(*functions.command, str(call.declared))
     return encode_command(3 + call.words, opening), *call.data
 
@@ -349,11 +337,6 @@ def encode_command(count: int, *words: bytes) -> bytes:
 
 
 MULTI, EXEC = encode_command(1, bulk("MULTI")), encode_command(1, bulk("EXEC"))
-
-
-def _encode_batch(batch: CallBatch) -> tuple[bytes, ...]:
-    """The commands of a batch, in a transaction if there are several."""
-    return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 
 
 def _replies(connection: RedisConnection, commands: int) -> list[Any]:

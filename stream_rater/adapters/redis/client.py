@@ -1,8 +1,6 @@
 """Clients of Redis, for one server or for a Redis Cluster, in which each shard lies in one slot.
-
 Nothing is retried here, except a command that a cluster's node did not run and redirected to
-another node.
-"""
+another node."""
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,11 +28,9 @@ Client = Any  # redis.Redis or RedisCluster; their type stubs have little in com
 
 
 def connect(settings: Settings) -> Client:
-    """Make a client from the settings. Raises BadConfiguration if they are invalid.
-
-    A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
-    Denied if the user may not ask.
-    """
+    """Make a client from the settings. Raises BadConfiguration if they are invalid. A cluster
+    client asks for the slots at once. It raises StoreTrouble if no node answers, and Denied if the
+    user may not ask."""
     with parsed_addresses(settings) as (address, others):
         options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:
@@ -109,7 +105,6 @@ def _cluster(
 
 
 def is_cluster(client: Client) -> bool:
-    """Whether this is a cluster client."""
     return isinstance(client, RedisCluster)
 
 
@@ -281,7 +276,6 @@ def memory_warnings(place: str, memory: Memory | None) -> list[str]:
 
 
 def _place(server: Client) -> str:
-    """The address of a server."""
     if master := getattr(server.connection_pool, "master_address", None):  # named by sentinels
         return ":".join(map(str, master))
     given = server.connection_pool.connection_kwargs

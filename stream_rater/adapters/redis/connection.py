@@ -1,8 +1,6 @@
-"""A connection of the store to Redis, on the public interface of hiredis.
-
-redis-py's own connections read one reply at a time. redis-py still parses the URL and its options,
-which include TLS, and knows the places of a cluster's slots.
-"""
+"""A connection of the store to Redis, on the public interface of hiredis. redis-py's own
+connections read one reply at a time. redis-py still parses the URL and its options, which include
+TLS, and knows the places of a cluster's slots."""
 
 import select
 import socket
@@ -13,8 +11,7 @@ import hiredis
 import redis
 from redis.asyncio import ConnectionPool
 
-from stream_rater.adapters.redis import client
-from stream_rater.adapters.redis.login import login_of
+from stream_rater.adapters.redis import client, login
 from stream_rater.adapters.redis.sentinel import MasterFinder, Place, is_sentinel, parsed
 from stream_rater.config.settings import Settings
 
@@ -33,14 +30,12 @@ class Dialer:
             self._finder: MasterFinder | None = None
             if is_sentinel(settings.redis):
                 self._finder = MasterFinder(settings, parsed(settings.redis), pool)
-        self.has_sentinels = self._finder is not None
-        """Whether sentinels name the server."""
+        self.has_sentinels = self._finder is not None  # Whether sentinels name the server.
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
-        self.login = login_of(settings)
+        self.login = login.login_of(settings)
         self._master: Place | None = None
         """The master to which the last connection was made, if sentinels name it."""
-        self.masters = 0
-        """How often the sentinels have named another master than before."""
+        self.masters = 0  # How often the sentinels have named another master than before.
 
     def find(self) -> Place | None:
         """The master that the sentinels name, None without sentinels. Raises redis.RedisError."""
@@ -173,7 +168,6 @@ class RedisConnection:
         self._reader.feed(data)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 

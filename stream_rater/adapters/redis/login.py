@@ -1,9 +1,6 @@
 """How clients log in to Redis, by the settings. If the password is in a file, they log in with what
-the file has at that moment.
-
-All clients of a process that log in the same way share one object, so that they agree on when a
-refusal is final (`config.files`).
-"""
+the file has at that moment. All clients of a process that log in the same way share one object, so
+that they agree on when a refusal is final (`config.files`)."""
 
 import ssl
 from functools import cache
@@ -72,10 +69,9 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
     """Arguments of the Redis client besides the URL. The URL's scheme decides on TLS."""
     tls = address.startswith("rediss://")
     files = {
-        "ssl_ca_certs": settings.redis_ca,
-        "ssl_certfile": settings.redis_certificate,
+        "ssl_ca_certs": settings.redis_ca, "ssl_certfile": settings.redis_certificate,
         "ssl_keyfile": settings.redis_key,
-    }
+    }  # fmt: skip
     if any(files.values()) and not tls:
         raise BadConfiguration("redis_ca is set, but the URL in redis does not begin with rediss")
     if "@" in address and (settings.redis_username or settings.redis_password):

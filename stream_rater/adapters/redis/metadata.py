@@ -1,8 +1,6 @@
 """The keys of a shard on Redis, and the metadata of the store: its layout of shards, buckets and
-topics, and the kernel version of its ratings.
-
-`rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
-"""
+topics, and the kernel version of its ratings. `rebuild` deletes the shards' keys and writes them
+again; the metadata is kept apart from them."""
 
 import re
 import secrets
@@ -13,9 +11,8 @@ from urllib.parse import unquote
 
 import redis
 
+from stream_rater.adapters.redis import encoding, login
 from stream_rater.adapters.redis.client import connect, servers, translated_failures
-from stream_rater.adapters.redis.encoding import position_key
-from stream_rater.adapters.redis.login import login_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch
@@ -187,7 +184,7 @@ class StoreMetadata:
 
         def clear() -> None:
             mark()
-            unfinished = {position_key(shard).encode() for shard in range(shards)}
+            unfinished = {encoding.position_key(shard).encode() for shard in range(shards)}
             for key in unfinished:
                 self._client.hset(key, "epoch", epoch)
                 for name in ("applied", "start"):
@@ -222,13 +219,11 @@ KEEP_S = 600.0  # The interval at which such a process says that it keeps them.
 
 
 def drop_index(settings: Settings, now_s: float | None = None) -> int:
-    """Delete the index that earlier releases kept here. Returns the number of keys.
-
-    `now_s`: the present Unix time. With it, BadConfiguration is raised if a process of an earlier
-    release has kept the index since KEEP_S ago.
-    """
+    """Delete the index that earlier releases kept here. Returns the number of keys. `now_s`: the
+    present Unix time. With it, BadConfiguration is raised if a process of an earlier release has
+    kept the index since KEEP_S ago."""
     client = connect(settings)
-    with translated_failures(login_of(settings)):
+    with translated_failures(login.login_of(settings)):
         if now_s is not None and client.zcount(VIEWS, now_s - KEEP_S, "+inf"):
             raise BadConfiguration(
                 "a `serve` of an earlier release keeps the index in Redis: stop all of them, and "

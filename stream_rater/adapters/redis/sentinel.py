@@ -89,10 +89,8 @@ def _authority(place: Place) -> str:
 
 
 class MasterFinder(Sentinel):
-    """Asks the sentinels for their master. Its methods may be called by any thread.
-
-    A connection to a sentinel is closed after its answer.
-    """
+    """Asks the sentinels for their master. Its methods may be called by any thread. A connection to
+    a sentinel is closed after its answer."""
 
     def __init__(
         self, settings: Settings, address: SentinelAddress, pool: Any,
@@ -192,10 +190,8 @@ def _of(sentinel: "redis.Redis") -> Place:
 def _sentinel_options(
     settings: Settings, options: Mapping[str, Any], login: RedisLogin | None
 ) -> dict[str, Any]:
-    """The options of connections to sentinels: TLS as for the master, and the login.
-
-    A sentinel without a password accepts any one of the user `default`.
-    """
+    """The options of connections to sentinels: TLS as for the master, and the login. A sentinel
+    without a password accepts any one of the user `default`."""
     found = {name: value for name, value in options.items() if name.startswith("ssl_")}
     if login is not None:
         found["credential_provider"] = login

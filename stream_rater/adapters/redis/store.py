@@ -17,15 +17,11 @@ import numpy as np
 import redis
 from redis.exceptions import MovedError
 
-from stream_rater.adapters.redis import calls, client, encoding
-from stream_rater.adapters.redis.login import login_of
-from stream_rater.adapters.redis.metadata import StoreMetadata
-from stream_rater.columns.arrays import Ints
-from stream_rater.columns.player_column import PlayerColumn, RecordColumn
+from stream_rater.adapters.redis import calls, client, encoding, login, metadata
+from stream_rater.columns import arrays, player_column
 from stream_rater.config.settings import Settings, origin
+from stream_rater.contract import events, record
 from stream_rater.contract.errors import Denied, StoreTrouble
-from stream_rater.contract.events import escape
-from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Position, Priors, StoredShard
 from stream_rater.rating.record import HEADER_SIZE
 
@@ -35,7 +31,7 @@ NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh", "epoch", "tail"
 
 Values = Sequence[Sequence[bytes | None]]  # The values that each command read.
-_Read = tuple[int, Position, Ints, Values]
+_Read = tuple[int, Position, arrays.Ints, Values]
 """A shard, its position, the index of the player of each value, and the values."""
 
 
@@ -66,7 +62,7 @@ def _count_on(ladders: Collection[str] | None, server: client.Client) -> int:
     return total
 
 
-def _beliefs_on(server: client.Client) -> Iterator[list[tuple[Player, bytes]]]:
+def _beliefs_on(server: client.Client) -> Iterator[list[tuple[record.Player, bytes]]]:
     """Yield the beliefs on one server, in batches."""
     for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
@@ -98,7 +94,7 @@ def _read_position(key: str) -> bytes:
     return calls.encode_command(len(words), calls.bulk(*words))
 
 
-def _headers(order: Ints, values: Values) -> bytes:
+def _headers(order: arrays.Ints, values: Values) -> bytes:
     """The headers of the records, in the order of the players."""
     found = [NO_HEADER] * len(order)
     for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
@@ -107,11 +103,11 @@ def _headers(order: Ints, values: Values) -> bytes:
     return b"".join(found)
 
 
-def _column(order: Ints, values: Values) -> RecordColumn:
+def _column(order: arrays.Ints, values: Values) -> player_column.RecordColumn:
     """The values in the order of the players, as a column."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return RecordColumn.of([*itertools.chain.from_iterable(values)]).take(place)
+    return player_column.RecordColumn.of([*itertools.chain.from_iterable(values)]).take(place)
 
 
 class RedisStore:
@@ -121,23 +117,19 @@ class RedisStore:
         self._client = client.connect(settings)
         self._caller = calls.Caller(self._client, settings)
         self._functions = calls.LuaFunctions()
-        self._login = login_of(settings)
+        self._login = login.login_of(settings)
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
-        self.layout = StoreMetadata(self._client, self._guard)
+        self.layout = metadata.StoreMetadata(self._client, self._guard)
         self.check_layout = self.layout.check
         self.checkpoints = RedisCheckpoints(self._client, self._guard)
         self.expected_layout: Mapping[str, str] | None = None
         """The layout that each new master must have. None: new masters are not checked."""
         self._masters_checked = 0
 
-    # --- at start ---
-
     def prepare(self) -> list[str]:
         """Check the servers' settings and load functions.lua. Returns warnings, one line each.
-
-        Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
-        """
+        Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied."""
         found = self._guard(lambda: [*map(client.check_server, client.servers(self._client))])
         self._guard(self._load_functions)
         return list(dict.fromkeys(itertools.chain(*found)))
@@ -163,23 +155,21 @@ class RedisStore:
                 self.check_layout(self.expected_layout)
             self._masters_checked = masters
 
-    # --- the protocol's calls ---
-
-    def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
+    def read_priors(self, players: Mapping[int, player_column.PlayerColumn]) -> dict[int, Priors]:
         """The `applied` and the players' belief headers of each shard."""
         return {
             shard: Priors(position.applied, _headers(order, values))
             for shard, position, order, values in self._read(players)
         }
 
-    def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
+    def read(self, players: Mapping[int, player_column.PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the players' whole records of each shard."""
         return {
             shard: StoredShard(position, _column(order, values))
             for shard, position, order, values in self._read(players)
         }
 
-    def _read(self, players: Mapping[int, PlayerColumn]) -> Iterator[_Read]:
+    def _read(self, players: Mapping[int, player_column.PlayerColumn]) -> Iterator[_Read]:
         """The position and the players' records of each shard, read atomically for each shard."""
         asked = [encoding.encode_reads(n, own, self._buckets) for n, own in players.items()]
         keys = map(encoding.position_key, players)
@@ -193,7 +183,7 @@ class RedisStore:
             yield shard, _position(position), each.order, values
 
     def apply(
-        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = calls.nothing
+        self, applications: Mapping[int, Application], on_sent: Callable[[], object] = lambda: None
     ) -> dict[int, bool]:
         """Write to each shard by compare-and-set, if it can. `on_sent` runs while Redis works."""
         self._check_master()
@@ -217,7 +207,7 @@ class RedisStore:
         data = calls.bulk(key), packed.keys, calls.bulk(*arguments), packed.beliefs
         return calls.Call(key, 1 + packed.hashes, words, data)
 
-    def encoding(self, shard: int, player: Player) -> str:
+    def encoding(self, shard: int, player: record.Player) -> str:
         """Redis' encoding of the hash of a player's belief; empty if it does not return it."""
         key = encoding.belief_key(shard, player[0], player[1].encode(), self._buckets)
         try:
@@ -241,8 +231,6 @@ class RedisStore:
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
             raise StoreTrouble(f"{_reason(error)}{where}", client.cause_of(error)) from None
 
-    # --- for operators ---
-
     def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
         """The number of beliefs in the store, or of those of some ladders."""
         servers = client.servers
@@ -251,7 +239,7 @@ class RedisStore:
         )
         return found
 
-    def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
+    def beliefs(self) -> Iterator[list[tuple[record.Player, bytes]]]:
         """Yield every belief in the store, in batches; a player may appear twice."""
         for server in self._guard(lambda: client.servers(self._client)):
             batches = _beliefs_on(server)
@@ -271,12 +259,12 @@ CHECKPOINT_KEYS = "stream-rater:checkpoint*"  # A pattern of all keys of checkpo
 
 def checkpoints_key(ladder: str) -> str:
     """The hash with the heads of a ladder's checkpoints."""
-    return f"stream-rater:checkpoints:{escape(ladder)}"
+    return f"stream-rater:checkpoints:{events.escape(ladder)}"
 
 
 def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
     """A piece of a checkpoint."""
-    return f"stream-rater:checkpoint:{escape(ladder)}:{name}:{number}"
+    return f"stream-rater:checkpoint:{events.escape(ladder)}:{name}:{number}"
 
 
 class RedisCheckpoints:

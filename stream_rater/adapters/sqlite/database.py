@@ -54,11 +54,9 @@ class Database:
     @classmethod
     def open(cls, path: Path, *, partitions: int = 16, shards: int = 1) -> "Database":
         """Open a file to write to it; create it if there is none. An existing file keeps its
-        numbers of partitions and shards.
-
-        Raises Unusable if another process has the file open, if the file is of a newer release, was
-        moved to Kafka, or is no data file, and Denied if it may not be read or written.
-        """
+        numbers of partitions and shards. Raises Unusable if another process has the file open, if
+        the file is of a newer release, was moved to Kafka, or is no data file, and Denied if it may
+        not be read or written."""
         path = names.real(path)
         with schema.private_files(), opening(path), ExitStack() as undo:
             hold = undo.enter_context(closing(Hold(path)))
@@ -106,10 +104,8 @@ class Database:
     def replace_by(self, path: Path, gone: Collection[Path] = ()) -> None:
         """Put another file, which no process has open, in the place of this one, and release the
         lock. Raises Unusable if another program has this file open; then nothing has changed.
-
         `gone`: files to delete before. A write-ahead log that is left behind would be played into
-        the new file.
-        """
+        the new file."""
         self._roll_back()
         with self.guarded(StoreTrouble):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -125,17 +121,12 @@ class Database:
         finally:
             self._hold.close()
 
-    # --- transactions ---
-
     @contextmanager
     def turn(self) -> Iterator[None]:
         """One transaction for all that both machines and the submissions do in it. It is on the
-        disk when the block is left.
-
-        If a statement or the commit fails, nothing of the block has happened, and a Trouble is
-        raised: both machines must start over. Raises Unrecoverable if the disk or the file is
-        broken: then the process must end.
-        """
+        disk when the block is left. If a statement or the commit fails, nothing of the block has
+        happened, and a Trouble is raised: both machines must start over. Raises Unrecoverable if
+        the disk or the file is broken: then the process must end."""
         if self._stale:
             self._load_again()
         with self.guarded(LogTrouble):
@@ -215,8 +206,6 @@ class Database:
             self._check_files()
             raise error_of(error, self.path, trouble) from None
 
-    # --- facts about the file ---
-
     def meta(self, name: str) -> Any:
         """A fact about the file; None if it was never set."""
         sql = "SELECT value FROM meta WHERE name = ?"
@@ -255,11 +244,9 @@ def check_window(path: Path, stored: int | None, settings: Settings) -> None:
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A read-only connection for another process or thread, which may read while the owner writes.
-
     A transaction of it should end within a second: as long as it lasts, the write-ahead log grows.
     Raises Unusable if there is no such file, or if it is no data file of this release, and Denied
-    if it may not be read.
-    """
+    if it may not be read."""
     path = names.real(path)
     with opening(path):
         if not path.is_file():

@@ -1,8 +1,6 @@
-"""The events of `rating-changed` in a data file: those of a call in one row.
-
-The newest KEPT events of a shard are there. Of older ones, only the last event of each player is
-kept, in a table with one row for each player.
-"""
+"""The events of `rating-changed` in a data file: those of a call in one row. The newest KEPT events
+of a shard are there. Of older ones, only the last event of each player is kept, in a table with one
+row for each player."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -5,9 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stream_rater.adapters.sqlite.names import seasons_path
-from stream_rater.adapters.sqlite.reading import DataFile
-from stream_rater.adapters.sqlite.season_file import SeasonRows
+from stream_rater.adapters.sqlite import names, reading, season_file
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
 
@@ -19,7 +17,7 @@ class FileLog:
     """A data file and its standings."""
 
     def __init__(self, path: Path) -> None:
-        self._file = DataFile(path)
+        self._file = reading.DataFile(path)
         self.close = self._file.close
 
     def changed(self) -> "FileEvents":
@@ -36,7 +34,7 @@ class FileEvents:
 
     partitions, forgets_s = 1, math.inf
 
-    def __init__(self, file: DataFile) -> None:
+    def __init__(self, file: reading.DataFile) -> None:
         self._file, self._next, self._end = file, 0, 0
         self._awake = threading.Event()
         self.id = str(file.meta("id"))
@@ -44,7 +42,6 @@ class FileEvents:
         """The end, if the last call of `gather` has reached it."""
 
     def ends(self) -> Sequence[int]:
-        """The end of the events."""
         return [self._file.changed_ends()[SHARD]]
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
@@ -89,10 +86,10 @@ class FileStandings:
 
     partitions, forgets_s = 1, math.inf
 
-    def __init__(self, file: DataFile) -> None:
+    def __init__(self, file: reading.DataFile) -> None:
         self.id = str(file.meta("id"))
-        self._path = seasons_path(file.path)
-        self._rows, self._next, self._seen = SeasonRows(file.path, self.id), 0, 0.0
+        self._path = names.seasons_path(file.path)
+        self._rows, self._next, self._seen = season_file.SeasonRows(file.path, self.id), 0, 0.0
         self.reached: Mapping[int, int] = {}
         """The end, if the last call of `gather` has reached it."""
 

@@ -18,10 +18,8 @@ from stream_rater.columns import sharding
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
-from stream_rater.pipeline import ports
+from stream_rater.pipeline import ladder_history, ports
 from stream_rater.pipeline.corrections import ladder_checkpoints
-from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import ShardEvents
 from stream_rater.rounds.lines import Arrivals, PlainRecords
 
@@ -118,7 +116,7 @@ class SqliteLog(LocalLog):
     def _load(self) -> None:
         """Read again what is known of the file."""
         self._pruning = {}
-        self._ladder_log, self._ladder_events = LadderLog(), 0
+        self._ladder_log, self._ladder_events = ladder_history.LadderLog(), 0
         self.rounds.load(len(self.rounds))
         self.parts.load(len(self.parts))
         with self.database.guarded(LogTrouble) as connection:
@@ -139,8 +137,6 @@ class SqliteLog(LocalLog):
         self.parts.load(shards)
         self._changed_ends += [0] * count
 
-    # --- round-completed ---
-
     def submit(self, *fields: Any, **named: Any) -> int:
         """Append a `NewRound` with these fields to `round-completed`, and return its offset."""
         return self.submit_all([NewRound(*fields, **named)])[0]
@@ -159,8 +155,6 @@ class SqliteLog(LocalLog):
             connection.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", rows)
         return offsets
 
-    # --- what the driver asks for ---
-
     def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
         """Within `Database.turn` all effects of all machines belong to the transaction of the turn.
         Outside of it each effect that writes is a transaction of its own."""
@@ -173,7 +167,7 @@ class SqliteLog(LocalLog):
             connection.execute("INSERT INTO parts VALUES (?, ?)", (place(shard, offset), value))
         return offset
 
-    def read(self) -> LadderLog:
+    def read(self) -> ladder_history.LadderLog:
         # Only this process writes events, so those that were read before are not read again.
         new = "SELECT event, id FROM ladder_events WHERE id > ? ORDER BY id"
         with self.database.guarded(LogTrouble) as connection:
@@ -236,7 +230,7 @@ class SqliteLog(LocalLog):
         return self._changed_ends[shard]
 
 
-def _rejected_row(each: Rejection) -> tuple[int | str, ...]:
+def _rejected_row(each: ports.Rejection) -> tuple[int | str, ...]:
     """A row of `rejected`, with question marks in the place of what UTF-8 cannot encode."""
     texts = each.code, each.message, each.ladder, each.round_id, each.record.unreadable
     at = place(each.record.partition, each.record.offset)
@@ -314,7 +308,7 @@ def read_together(
 
 def read_rejections(
     connection: sqlite3.Connection, after: int = 0
-) -> Iterator[tuple[int, Rejection]]:
+) -> Iterator[tuple[int, ports.Rejection]]:
     """Number and content of the rejections with numbers greater than `after`."""
     sql = (
         "SELECT id, r.place, code, message, ladder, round_id, unreadable,"
@@ -325,7 +319,7 @@ def read_rejections(
         number, at, code, message, ladder, round_id, unreadable = row[:7]
         value, headers, received_s, key = row[7:]
         found = _record_of(partition_of(at), at, value, headers, received_s or 0.0, key, unreadable)
-        yield number, Rejection(found, code, message, ladder, round_id)
+        yield number, ports.Rejection(found, code, message, ladder, round_id)
 
 
 # --- appending for `submit` -----------------------------------------------------------------------

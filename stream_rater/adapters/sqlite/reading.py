@@ -1,8 +1,6 @@
-"""Reads a data file for a command, while the process that writes to the file may run.
-
-The connection is read-only. Its transactions are short, because the write-ahead log cannot be cut
-while one is open. Only `snapshot` keeps one open.
-"""
+"""Reads a data file for a command, while the process that writes to the file may run. The
+connection is read-only. Its transactions are short, because the write-ahead log cannot be cut while
+one is open. Only `snapshot` keeps one open."""
 
 import sqlite3
 import time
@@ -12,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite import log, names, store
-from stream_rater.adapters.sqlite.database import connect_reader, error_of
+from stream_rater.adapters.sqlite import database, log, names, store
 from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
 from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place, private_files
 from stream_rater.columns.player_column import PlayerColumn
@@ -39,7 +36,7 @@ class DataFile:
 
     def __init__(self, path: Path) -> None:
         self.path = names.real(path)
-        self._connection = connect_reader(self.path)
+        self._connection = database.connect_reader(self.path)
         self._same = names.SameFiles(self.path)
         self._recent: Mapping[int, dict[Player, bytes]] = {}
         """By shard, the beliefs that are not merged yet, during a snapshot."""
@@ -69,7 +66,7 @@ class DataFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise error_of(error, self.path, LogTrouble) from None
+            raise database.error_of(error, self.path, LogTrouble) from None
 
     @contextmanager
     def _together(self) -> Iterator[None]:
@@ -117,8 +114,6 @@ class DataFile:
 
     def _version(self) -> int:
         return int(self._rows("PRAGMA data_version")[0][0])
-
-    # --- the log ---
 
     def starts(self) -> list[int]:
         """The first offset of each partition of `round-completed`."""
@@ -185,8 +180,6 @@ class DataFile:
         with self._failing():
             return list(log.read_records(self._connection, "parts", shard, 0, 1 << OFFSET_BITS))
 
-    # --- what subscribers read ---
-
     def changed_ends(self) -> list[int]:
         """The offset of each shard's next event."""
         return [self._of(end_of_changed, shard) for shard in range(self.shards)]
@@ -246,8 +239,6 @@ class DataFile:
         """Number and content of the next rejections with numbers greater than `after`."""
         with self._failing():
             return list(islice(log.read_rejections(self._connection, after), AT_ONCE))
-
-    # --- the store ---
 
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the records of each shard, at one instant."""

@@ -1,8 +1,6 @@
-"""The tables of a data file, and what changes between formats.
-
-A *place* is a partition and an offset in one integer, so that each partition is appended to in the
-order of its key, and a range of offsets is one scan.
-"""
+"""The tables of a data file, and what changes between formats. A *place* is a partition and an
+offset in one integer, so that each partition is appended to in the order of its key, and a range of
+offsets is one scan."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,12 +17,10 @@ def place(partition: int, offset: int) -> int:
 
 
 def partition_of(place_: int) -> int:
-    """The partition in a place."""
     return place_ >> OFFSET_BITS
 
 
 def offset_of(place_: int) -> int:
-    """The offset in a place."""
     return place_ & ((1 << OFFSET_BITS) - 1)
 
 

@@ -45,10 +45,6 @@ _LOOK_UP = (
     " AND beliefs.ladder = asked.ladder AND beliefs.player = asked.player ORDER BY i"
 )
 
-Key = str
-"""A player as one text: the length of the ladder's id, a colon, and both ids. Unlike a tuple, it
-is not visited by the search for cycles."""
-
 
 class _BeliefCall(msgspec.Struct, array_like=True, gc=False):
     """The beliefs of a call as columns: the ladders' ids, and of each belief the index of its
@@ -89,9 +85,8 @@ class ShardBeliefs:
     def _load(self, connection: sqlite3.Connection) -> None:
         if not self.loaded:
             self.loaded = True
-            sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-            for (data,) in connection.execute(sql, (self.shard,)):
-                self._recent.add(decode(data))
+            for call in recent_calls(connection, self.shard):
+                self._recent.add(call)
 
     def read(
         self, connection: sqlite3.Connection, players: player_column.PlayerColumn
@@ -111,10 +106,9 @@ class ShardBeliefs:
         """Find the records of players that are not known. An empty one says that there is none."""
         wanted, fingerprints = list(players), fingerprints_of(players)
         found: list[bytes | None] = [None] * len(wanted)
-        for calls in (self._recent, self._merging):
-            if calls is not None:
-                newer = calls.find(wanted, fingerprints)
-                found = [own or other for own, other in zip(found, newer, strict=True)]
+        for calls in filter(None, (self._recent, self._merging)):
+            newer = calls.find(wanted, fingerprints)
+            found = [own or other for own, other in zip(found, newer, strict=True)]
         unread = [i for i, record in enumerate(found) if record is None]
         records = look_up(connection, self.shard, [wanted[i] for i in unread])
         for i, record in zip(unread, records, strict=True):
@@ -231,8 +225,9 @@ def _compact(calls: Sequence[player_column.BeliefColumn]) -> player_column.Belie
     )
 
 
-def keys_of(players: player_column.PlayerColumn) -> list[Key]:
-    """The key of each player."""
+def keys_of(players: player_column.PlayerColumn) -> list[str]:
+    """Each player as one text: the length of the ladder's id, a colon, and both ids. Unlike tuples,
+    texts are not visited by the search for cycles."""
     heads = [f"{len(ladder)}:{ladder}" for ladder in players.ladders.texts]
     return list(map(add, [heads[i] for i in players.ladder.tolist()], players.names.texts()))
 
@@ -301,8 +296,6 @@ class SqliteStore(LocalStore):
             set_position(connection, shard, position)
         return not vanished
 
-    # --- checkpoints ---
-
     def heads(self, ladder: str) -> dict[str, bytes]:
         sql = "SELECT name, head FROM checkpoints WHERE ladder = ?"
         with self.database.guarded(StoreTrouble) as connection:
@@ -340,10 +333,17 @@ class SqliteStore(LocalStore):
 def recent_beliefs(connection: sqlite3.Connection, shard: int) -> dict[Player, bytes]:
     """The beliefs of the calls that are not merged yet."""
     found: dict[Player, bytes] = {}
-    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-    for (data,) in connection.execute(sql, (shard,)):
-        found.update(decode(data))
+    for call in recent_calls(connection, shard):
+        found.update(call)
     return found
+
+
+def recent_calls(
+    connection: sqlite3.Connection, shard: int
+) -> Iterator[player_column.BeliefColumn]:
+    """Yield the beliefs of each call that is not merged yet, in order."""
+    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
+    return (decode(data) for (data,) in connection.execute(sql, (shard,)))
 
 
 def look_up(
@@ -370,7 +370,6 @@ def all_beliefs(connection: sqlite3.Connection, shard: int) -> Iterator[tuple[Pl
 
 
 def position_of(connection: sqlite3.Connection, shard: int) -> Position:
-    """The position of a shard."""
     sql = "SELECT applied, start, fresh, epoch, tail FROM positions WHERE shard = ?"
     found = connection.execute(sql, (shard,)).fetchone()
     return Position() if found is None else Position(*found)
