@@ -166,14 +166,6 @@ def test_sampled_pairs_show_what_all_would() -> None:
     assert accuracy.pair_scores(place, mu, variance, 0.0) == some
 
 
-def test_a_large_round_is_compared_exactly() -> None:
-    """As the definition does, far beyond what is counted together."""
-    place, mu, _ = crowd(1001)
-    found = scored(place.tolist(), mu.tolist(), [9] * len(mu))
-    expected = by_definition(place.tolist(), mu.tolist())
-    assert (found["pair_inversion"], found["rank_deviation"]) == pytest.approx(expected, abs=1e-9)
-
-
 def test_hopeless_favourites_cost_no_infinity() -> None:
     """The loss of a sure thing that did not happen is large, and a number."""
     found = scored([1, 2], [-1e6, 1e6], [0, 0])

@@ -21,13 +21,7 @@ from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.contract.errors import (
-    Denied,
-    LogTrouble,
-    Regrouped,
-    Unrecoverable,
-    Unusable,
-)
+from stream_rater.contract.errors import Denied, LogTrouble, Regrouped, Unrecoverable, Unusable
 from stream_rater.pipeline import ladder_history, ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Application, Apply, Event, Position

@@ -31,12 +31,12 @@ from tests import tables
 from tests.benchmarks.lab import evidence, figures, games, games_tables, peers, saved
 from tests.benchmarks.lab.contestants import LEFT_OUT
 from tests.benchmarks.lab.dealt import in_blocks
-from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST, last
+from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST
 from tests.benchmarks.lab.game import Game, games_of
 from tests.benchmarks.lab.games import Bounds
-from tests.benchmarks.lab.kerby import METHODS, seasons
+from tests.benchmarks.lab.kerby import METHODS
 from tests.benchmarks.lab.report import load
-from tests.benchmarks.lab.saved import Saved, Unfinished, digest_of
+from tests.benchmarks.lab.saved import Saved, Unfinished
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
@@ -61,26 +61,6 @@ def test_a_short_first_part_tunes_nothing_to_an_end_of_its_range() -> None:
         )
         assert by_first_guess is not None and tuned is not None
         assert tuned > by_first_guess - 0.2, kind
-
-
-def test_the_table_of_accuracy() -> None:
-    """What ended at an end of its range is said beside the figures that it made. The figures of the
-    paper stand beside seasons as large as its own, in their own column, a dash where there is
-    none."""
-    data = evidence.DataSet("mine", list(season(Kind(9, 12, 3), 1)))
-    effort = replace(evidence.QUICK, trials=1)
-    entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, None, lambda _: None)
-    ended = [entries[0], replace(entries[1], at_ends=("beta", "sigma_drift"))]
-    lines = figures.accuracy(ended, beside_paper=False)
-    (line,) = (each for each in lines if each.startswith("| mine | bar |"))
-    assert line.startswith("| mine | bar | beta, sigma_drift |")
-    (other,) = (each for each in lines if each.startswith("| mine | elo-mmr |"))
-    assert other.startswith("| mine | elo-mmr | – |")
-    large = evidence.DataSet("synth-large", data.sessions)
-    entries = evidence.accuracy(large, ["elo-mmr", "bar"], effort, None, lambda _: None)
-    printed = [line for line in figures.accuracy(entries, beside_paper=True) if line[:2] == "| "]
-    columns = [line.rsplit("|", 2)[1] for line in printed]
-    assert columns == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
 
 
 def test_evidence_compares_all_systems_on_the_same_outcomes() -> None:
@@ -130,18 +110,6 @@ def test_the_first_guess_is_good_everywhere() -> None:
 
 
 # --- farming --------------------------------------------------------------------------------------
-
-
-def test_last_of_all_who_finished() -> None:
-    """Behind everyone with a rank, before those without; the others stay as they were."""
-    for places, who, rows, after in (
-        ([1, 2, 3], 0, [1, 2, 0], [2, 3, 4]), ([1, 1, 3], 1, [0, 2, 1], [1, 3, 4]),
-        ([1, 2, 3], 2, [0, 1, 2], [1, 2, 4]), ([1, 2, 0], 0, [1, 0, 2], [2, 3, 0]),
-        ([1, 2, 0], 2, [0, 1, 2], [1, 2, 3]),
-    ):  # fmt: skip
-        (session,), _ = sessions(as_json(*ranked(places)))
-        changed = last(session, who)
-        assert (changed.rows.tolist(), changed.rounds[0].place.tolist()) == (rows, after), places
 
 
 def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
@@ -197,16 +165,6 @@ def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
         note_season_1, _, *found = report[name]
         assert [float(each) for each in found] == pytest.approx(due, abs=1 / 300), name
         assert note_season_1 == ("–" if method.season_1 is None else f"{method.season_1:.4f}")
-
-
-def test_the_whole_file_is_a_season_unless_one_is_given() -> None:
-    """And no round is lost between two."""
-    data = evidence.DataSet("mine", list(season(Kind(20, COUNT, 6), 4)))
-    ((name, whole),) = seasons(data, None)
-    assert name == "mine" and sum(len(each.rounds) for each in whole) == COUNT
-    (_, first), (_, later) = seasons(data, FIRST)
-    numbers = [n for part in (first, later) for each in part for n in each.numbers.tolist()]
-    assert sorted(numbers) == list(range(COUNT)) and len(first) == FIRST
 
 
 @pytest.mark.slow
@@ -467,21 +425,3 @@ def test_other_code_has_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             patched.setattr(saved, name, value)
             assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is None
     assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is not None
-
-
-def test_every_column_of_the_rounds_is_in_the_digest() -> None:
-    """One number in one of them is another."""
-    digests, base = {digest_of(game())}, SEASON[-1]
-    names = [
-        name for name in base.rounds.__struct_fields__
-        if isinstance(getattr(base.rounds, name), np.ndarray) and getattr(base.rounds, name).size
-    ]  # fmt: skip
-    for name in names:
-        column = getattr(base.rounds, name).copy()
-        column[-1] = column[-1] == 0
-        rounds = type(base.rounds)(*[
-            column if each == name else getattr(base.rounds, each)
-            for each in base.rounds.__struct_fields__
-        ])  # fmt: skip
-        digests.add(digest_of(game([*SEASON[:-1], replace(base, rounds=rounds)])))
-    assert len(digests) == 1 + len(names) > 4

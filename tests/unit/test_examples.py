@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from demonstration.corner import NoCorner, with_database
 from demonstration.figures import Phase, agreement, percentile
 from examples import game_backend, matchmaking
 from examples.game_backend import Season, players_of
@@ -324,16 +323,3 @@ def test_percentiles_and_agreement() -> None:
     assert [percentile([4, 1, 3, 2], p) for p in (0, 50, 51, 100)] == [1, 2, 3, 4]
     assert math.isnan(percentile([], 50))
     assert agreement({"a": 3.0, "b": 1.0, "c": 2.0}, {"a": 9, "b": 8, "c": 7}) == 2 / 3
-
-
-def test_another_database_of_the_same_server() -> None:
-    """Only the number changes. A socket, which has none, is refused."""
-    secured = "rediss://me:secret@host:1/{}?ssl_ca_certs=x"
-    for address, expected in (
-        ("127.0.0.1:6379", "redis://127.0.0.1:6379/5"),
-        ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379/5"),
-        (secured.format(3), secured.format(5)),
-    ):
-        assert with_database(address, 5) == expected
-    with pytest.raises(NoCorner, match="redis://"):
-        with_database("unix:///run/redis.sock", 5)

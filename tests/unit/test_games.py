@@ -9,9 +9,7 @@ import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import tuning
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
@@ -21,14 +19,12 @@ from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import UNDEFINED
 from stream_rater.rating.systems.dimension import Dimension
-from stream_rater.runtime.trials import trials_on
-from tests.benchmarks.lab import forward, games, games_tables
+from tests.benchmarks.lab import games
 from tests.benchmarks.lab.dealt import deal_teams
-from tests.benchmarks.lab.following import PARTS, Candidate, distinct, followed, parts_of
-from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant, fit
+from tests.benchmarks.lab.following import PARTS, Candidate, followed, parts_of
+from tests.benchmarks.lab.forward import Fitted, Gain, Scored, Variant, fit
 from tests.benchmarks.lab.game import Game, games_of
 from tests.benchmarks.lab.synthetic import Kind, season
-from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -81,17 +77,6 @@ def test_the_team_with_the_better_places_wins() -> None:
             assert (own[0] < own[1] and place == [1, 2]) or (own[0] == own[1] and place == [1, 1])
             seen.add(tuple(place))
     assert seen == {(1, 1), (1, 2)}
-
-
-def test_a_player_who_is_dealt_keeps_the_share() -> None:
-    """Whichever team is the better one."""
-    (whole,), _ = sessions(as_json(*ranked(range(1, 9), "abcdefgh")))
-    share = np.linspace(0.1, 0.8, 8)
-    whole = replace(whole, rounds=structs.replace(whole.rounds, share=share))
-    own = dict(zip(whole.rows.tolist(), share.tolist(), strict=True))
-    for seed in range(10):
-        dealt = deal_teams(whole, 2, np.random.default_rng(seed))
-        assert [own[row] for row in dealt.rows.tolist()] == dealt.rounds.share.tolist()
 
 
 def _rank(value: float, among: list[float]) -> float:
@@ -168,66 +153,9 @@ def test_verdicts_have_the_right_sign() -> None:
     assert {v.ours for v in found} == {"glicko"}
 
 
-def test_verdicts_are_counted() -> None:
-    """Those of each system, and of the one with the least log loss on the first part."""
-    gap = Difference(0.1, -1.0, 1.0)
-
-    def said(ours: str, *verdicts: str) -> list[games.Verdict]:
-        return [
-            games.Verdict(ours=ours, peer="peer", measure=LOG_LOSS, difference=gap, verdict=each)
-            for each in verdicts
-        ]  # fmt: skip
-
-    results = [
-        games.Result(
-            game=name, rounds=90, scored_rounds=81, sides=2.0, systems=[], ours="bar",
-            least_at_first=least, verdicts=[*said("bar", "better", first), *said("glicko", "worse")]
-        )
-        for name, least, first in (("a", "bar", "no difference"), ("b", "glicko", "better"))
-    ]  # fmt: skip
-    assert games_tables.verdict_counts(results) == {
-        "bar": {"better": 3, "no difference": 1}, "glicko": {"worse": 2},
-        games_tables.AT_FIRST: {"better": 1, "no difference": 1, "worse": 1},
-    }  # fmt: skip
-    assert "| bar | 3 | 1 | 0 |" in games_tables.counts(results)
-
-
 def of_both(loss: Floats, order: Floats) -> Scored:
     """The same by the first guess and tuned."""
     return dict.fromkeys((DEFAULT, LOG_LOSS), scored(loss, order))
-
-
-def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
-    """As in the shortest files."""
-    both = of_both(np.full(9, 0.6), np.full(9, 100.0))
-    for each in both.values():
-        each[:, FIELDS.index("experienced")] = 0.0
-    found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
-    assert found == [LOG_LOSS, ORDER_OF_ALL]
-
-
-# --- all of it ------------------------------------------------------------------------------------
-
-
-def test_results_do_not_depend_on_the_number_of_processes() -> None:
-    """Each game's systems in order, the times apart."""
-
-    def said(workers: int) -> list[tuple[Any, ...]]:
-        systems = [OwnSystem("glicko"), OwnSystem("bar")]
-        listed = list(games_of("made up", SEASON[:40], (5,)))
-        with trials_on(workers) as executor:
-            return [
-                (each.game, each.ours, each.rounds, each.scored_rounds,
-                 [[(v.config, v.log_loss, v.order) for v in s.variants]
-                  for s in each.systems])
-                for each in games.compare(
-                    listed, systems, games.Bounds(6), executor, lambda _: None
-                )
-            ]  # fmt: skip
-
-    alone = said(1)
-    assert said(2) == alone
-    assert [each[0] for each in alone] == ["made up", "made up, 5"]
 
 
 # --- played forward: nothing that is scored has a say in what predicts it -------------------------
@@ -303,20 +231,6 @@ def test_parameters_are_followed_to_where_they_fit() -> None:
     assert gain.followed < gain.validated
 
 
-def test_a_search_on_the_way_sees_the_rounds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a third and at two thirds of the rounds that are scored."""
-    seen = list[int]()
-    own = tuning.refined
-
-    def watched(problem: Any, point: Any, trials: int) -> Any:
-        seen.append(sum(len(each.rounds) for each in problem.first))
-        return own(problem, point, trials)
-
-    monkeypatch.setattr(forward, "refined", watched)
-    fit(GLICKO, game(LONG), 20)
-    assert seen == pytest.approx([15 + 135 / 3, 15 + 135 * 2 / 3], abs=5)
-
-
 class Diverging(Stepwise):
     """A system whose ratings diverge in later rounds except by its first guess."""
 
@@ -333,13 +247,6 @@ def test_points_that_diverge_later_are_not_followed() -> None:
     """The first guess predicts all rounds then."""
     found, _ = fit(Diverging(), game(LONG), 30)
     assert found.changes == 0 and found.of(LOG_LOSS).config == {"at": 0.1}
-
-
-def test_order_is_measured_beside() -> None:
-    """Of the very predictions that have the log loss."""
-    found, scored = fit(GLICKO, game(LONG), 20)
-    assert found.of(LOG_LOSS).order == average(scored[LOG_LOSS], ORDER)
-    assert len(scored[LOG_LOSS]) == 135
 
 
 # --- each part of a game is predicted by what was best before it ----------------------------------
@@ -391,21 +298,3 @@ def test_the_parts_of_a_cut_round_are_in_one_part() -> None:
         assert numbers[start - 1] != numbers[start]
     assert parts_of(numbers[:0]) == []
     assert followed(candidates([], []), 0, numbers[:0]).tolist() == []
-
-
-def test_a_few_points_unlike_each_other_are_followed() -> None:
-    """The wanted ones in any case and once, then others in their order."""
-    wanted = [[0.5, 0.5], [0.52, 0.5], [0.5, 0.5]]
-    others = [[0.55, 0.5], [0.9, 0.5], [0.9, 0.55], [0.5, 0.9], [0.1, 0.1]]
-    due = [[0.5, 0.5], [0.52, 0.5], [0.9, 0.5], [0.5, 0.9]]
-    assert distinct(wanted, others, 4, 0.12) == due
-    assert distinct(wanted, others, 99, 0.12) == [*due, [0.1, 0.1]]
-    assert distinct(wanted, others, 99, 0.0)[2:] == others
-
-
-@cases("count", [1, 2, 29, 31, 100])
-def test_parts_have_about_the_same_size(count: int) -> None:
-    """As many parts as there are rounds, if these are few."""
-    sizes = [end - start for start, end in parts_of(np.arange(count))]
-    assert sum(sizes) == count and len(sizes) == min(count, PARTS)
-    assert max(sizes) - min(sizes) <= 1

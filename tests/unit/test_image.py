@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from image_parts import OF_NO_USE, UNLINKED, Root, read_ldd
+from image_parts import OF_NO_USE, UNLINKED
 
 from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import ADVISED, start_redis
@@ -185,39 +185,3 @@ def test_compose_provisions_the_dashboard() -> None:
         seen[f"{provisioning}/datasources/stream-rater.yaml"].read_text()
     )["datasources"]  # fmt: skip
     assert source["url"].removeprefix("http://").partition(":")[0] in SERVICES
-
-
-def test_a_library_and_a_folder_come_with_their_links(tmp_path: Path) -> None:
-    """A library by the name that the linker looks for, through a linked folder; a folder with what
-    its links point to, where that is far from it, too."""
-    folder = tmp_path / "system"  # where /lib is /usr/lib, and a certificate a link to a link
-    (folder / "usr/lib/ssl").mkdir(parents=True)
-    (folder / "etc/ssl/certs").mkdir(parents=True)
-    (folder / "usr/share/ca").mkdir(parents=True)
-    (folder / "lib").symlink_to("usr/lib")
-    (folder / "usr/lib/libx.so.1.2").write_text("x")
-    (folder / "usr/lib/libx.so.1").symlink_to("libx.so.1.2")
-    (folder / "usr/lib/ssl/certs").symlink_to("/etc/ssl/certs")
-    (folder / "etc/ssl/certs/hash.0").symlink_to("one.pem")
-    (folder / "etc/ssl/certs/one.pem").symlink_to("/usr/share/ca/one.crt")
-    (folder / "usr/share/ca/one.crt").write_text("one")
-    root = Root(tmp_path / "root", folder)
-    root.folder.mkdir()
-    root.bring("/lib/libx.so.1")
-    assert (tmp_path / "root/lib").readlink() == Path("usr/lib")
-    assert (tmp_path / "root/lib/libx.so.1").read_text() == "x"
-    root.bring("/usr/lib/ssl/certs")
-    root.bring("/not/there")
-    assert (tmp_path / "root/usr/share/ca/one.crt").read_text() == "one"
-    assert (tmp_path / "root/etc/ssl/certs/hash.0").readlink() == Path("one.pem")
-    assert root.brought == {"/usr/lib/libx.so.1.2", "/usr/share/ca/one.crt"}
-
-
-def test_ldd_is_read() -> None:
-    """Names with and without an arrow; what is not found is left out."""
-    printed = (
-        "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibtbb.so.12 => not found\n"
-        "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f17)\n"
-        "\t/lib64/ld-linux-x86-64.so.2 (0x00007f18)\n"
-    )
-    assert read_ldd(printed) == {"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}

@@ -125,11 +125,7 @@ EDITS = LadderEdits(
         recorded(3, 9, RoundVoided(ladder="chess", round_id="r1", batched=True)),
         recorded(9, 9, CorrectionsApplied(ladder="chess")),
         recorded(12, 12, SeasonStarted(ladder="chess", season=2, keep=0.5, sigma=200.0)),
-        recorded(
-            13,
-            -1,
-            PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True),
-        ),
+        recorded(13, -1, PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True)),
     ]
 )
 

@@ -10,12 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from stream_rater.adapters import logins
-from stream_rater.adapters.access import (
-    client_options,
-    new_producer,
-    noting_refusals,
-    trouble_of,
-)
+from stream_rater.adapters.access import client_options, new_producer, noting_refusals, trouble_of
 from stream_rater.adapters.logins import SETTLE_S, Login, login_of, token_function
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import PATIENCE_S
