@@ -1,6 +1,4 @@
-"""Commands that halt after each of their effects. What they have done by then is what a kill at
-this place leaves: whoever has looked at it lets the command go on, or kills it by SIGKILL, which
-runs no `finally`."""
+"""Commands that halt after each of their effects, as a kill at this place would leave them."""
 
 import itertools
 import os

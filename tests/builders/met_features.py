@@ -42,8 +42,7 @@ def voided(number: int) -> Bytes:
 
 
 def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Settings:
-    """Rounds before and after the shards were added as docs/operations/upgrades.md says: the events
-    of a player may be in two partitions. No worker runs any more. Returns the new settings."""
+    """Rounds before and after shards were added; no worker runs any more. Returns the settings."""
     worker = start(at)
     rated(at, *rounds(0, 40), *([voided(5)] if corrected else []))
     stopped(worker)
@@ -149,8 +148,7 @@ def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple
 
 
 def rated_at_once(at: Settings, to: Settings, start: Start) -> Settings:
-    """A new place with the same log, whose settings and ladders file were always those that `at`
-    has now. Returns its settings."""
+    """A new place with the same log, whose settings were always those of `at`. Returns them."""
     to = msgspec.structs.replace(to, partitions=at.partitions, shards=at.shards, ladders=at.ladders)
     worker = start(to)
     log = read_topic(at, Topics.of(at).rounds)

@@ -107,8 +107,7 @@ class _Service(ServeProcess):
 
 
 def _logger(role: str) -> Any:
-    """One that prints. A command that ran in this process may have left one whose file is
-    closed."""
+    """One that prints: a command in this process may have left one whose file is closed."""
     return structlog.wrap_logger(structlog.PrintLogger(), role=role)
 
 
@@ -178,8 +177,7 @@ class ServeThread(Answering):
 
 @contextmanager
 def serves_here() -> Iterator[ServeHere]:
-    """Starts `serve`: `start(settings, ready=True, data=None)`. With `data`, a standalone process
-    on this file. All have ended afterwards."""
+    """Starts `serve`, with `data` a standalone process on this file. All have ended afterwards."""
     started: list[ServeThread] = []
     switch_s = sys.getswitchinterval()
 

@@ -42,8 +42,7 @@ def rated(season: list[float], rho: float, kept: int = 0) -> Beliefs:
 
 @given(performances, rhos)
 def test_mu_is_the_mode(season: list[float], rho: float) -> None:
-    """w_0 (mu - center) + scale * sum r tanh((mu - p) a) = 0 (Algorithm 3); w_0 + sum w_k =
-    sigma^-2 with every factor kept (Equation 10)."""
+    """The slope of Algorithm 3 is 0; w_0 + sum w_k = sigma^-2, all factors kept (Equation 10)."""
     beliefs = rated(season, rho)
     header = beliefs.header[0]
     total = float(header["precision"] + logistic_weight(beliefs).sum())
@@ -56,9 +55,7 @@ def test_mu_is_the_mode(season: list[float], rho: float) -> None:
 
 
 def test_all_and_no_momentum() -> None:
-    """rho = infinity keeps one logistic factor, the last performance: all else is Gaussian. rho = 0
-    moves nothing into the Gaussian: its center stays, its weight only decays. Between them, of a
-    factor kappa^rho stays itself; all decay by kappa = sigma^2 / (sigma^2 + gamma^2)."""
+    """rho = inf keeps the last factor; 0 fills no Gaussian; else part kappa^rho stays itself."""
     beliefs = rated([1700.0, 1200.0, 1900.0], math.inf)
     assert beliefs.header["count"][0] == 1
     assert beliefs.factors[0, 0, 0] == 1900.0
@@ -88,8 +85,7 @@ def test_at_most_k_factors_are_kept() -> None:
 
 
 def test_what_changes() -> None:
-    """mu and sigma before the round are kept beside the new ones; the book-keeping is not ours, and
-    a belief that is not in `rows` keeps every bit."""
+    """mu and sigma before the round are kept; no other field, and nobody who is not in `rows`."""
     beliefs, fresh = newcomers(3, 2, 1500.0, 350.0), newcomers(3, 2, 1500.0, 350.0)
     who, no = np.array([1]), np.zeros(1, int)
     belief.update(beliefs.header, beliefs.factors, who, row(1900.0), np.ones(1), no)

@@ -95,8 +95,7 @@ def report(path: Path) -> Path:
 
 
 def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Named by its file and its cut. A line a game, with the differences to each peer, worse ones
-    in bold; all systems, ours first, the chosen one in bold."""
+    """Named by file and cut, with differences to each peer; the chosen system is in bold."""
     assert bench.main([str(report(tmp_path / "games.json"))]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     (row,) = made([msgspec.json.decode(line)], THEN)
@@ -134,8 +133,7 @@ def first(name: str, count: int, seed: int = 1) -> list[Any]:
 
 
 def test_rounds_are_as_asked() -> None:
-    """So many players of one ladder, each once, best first; a player has one ladder. The same for
-    the same seed, others for another."""
+    """So many players of one ladder, each once, best first; a seed decides all."""
     for name in DRAWN:
         workload, ladder_of = WORKLOADS[name], dict[str, str]()
         assert first(name, 3) == first(name, 3) != first(name, 3, seed=2), name
@@ -178,8 +176,7 @@ def test_latencies() -> None:
 
 
 class Starved:
-    """A feeder's clock and producer: to hand a round over takes two seconds, and it is rated at
-    once."""
+    """A feeder's clock and producer: handing a round over takes 2 s, and it is rated at once."""
 
     def __init__(self) -> None:
         self.now_s = 10.0
@@ -203,8 +200,7 @@ class Starved:
 
 
 def test_a_starved_feeder_is_not_forgiven() -> None:
-    """A round that is sent late was due by the schedule: the delay is latency. Nor does the feeder
-    make the load smaller than was asked for."""
+    """A late round was due by the schedule: the delay is latency, and the load is not smaller."""
     starved: Any = Starved()
     rounds = [made_round(f"r{i}", "x", ["a", "b"]) for i in range(5)]
     due_s, end_s = feed(starved, "", rounds, 2.0, lambda: None, starved)
@@ -214,9 +210,7 @@ def test_a_starved_feeder_is_not_forgiven() -> None:
 
 
 def test_what_a_crowd_costs_others() -> None:
-    """A crowd takes the time from its sending to its last event. Lobbies that are due in this time
-    are beside it. Lobbies that were finished before it are quiet. Those due later are
-    neither."""
+    """Lobbies due until its last event are beside it; those finished before are quiet."""
     crowd = made_round("crowd-0", "crowd", ["a", "b"])
     due = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
     names = ["before", "across", "crowd-0", "beside", "crowd-0", "after"]

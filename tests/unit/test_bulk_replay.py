@@ -98,9 +98,7 @@ def test_as_early_as_may_be() -> None:
 
 
 def test_waves() -> None:
-    """Rounds with the same parameters share one; those with others have their own. In one call are
-    those that follow each other and have the same parameters. Ladders that have the same parameters
-    throughout do not wait for others."""
+    """A wave has rounds of the same parameters, and so has a call of waves in a row."""
     waves = arranged(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
     assert [wave.rounds.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
     assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]

@@ -1,5 +1,4 @@
-"""The engine of a standalone process, on a data file without HTTP: one commit for all of a turn,
-and what is left when a turn fails."""
+"""The engine of a standalone process on a data file: one commit a turn, and what failures leave."""
 
 import random
 import sqlite3
@@ -71,8 +70,7 @@ class Started:
             return ends_of(reader)[0], committed_of(reader).get(0, 0), end_of_changed(reader, 0)
 
     def check(self) -> None:
-        """The file is as a sequential replay of its log. It keeps the parts of the last call, which
-        may be needed again, and the checksum of the part before; older ones are gone."""
+        """It is as a sequential replay of its log, and keeps the parts of the last call alone."""
         subscriber, parts = Subscriber(), self.process.log.parts
         with closing(connect_reader(self.path)) as reader:
             subscriber.look(reader, end_of_changed(reader, 0))
@@ -116,8 +114,7 @@ class Statements:
 
 
 def test_a_turn_is_one_commit(started: Started) -> None:
-    """The records, their ratings and their events appear at once, and only then are answered and
-    reported."""
+    """Records, ratings and events appear at once, and only then are answered and reported."""
     statements = Statements(started)
     answers = [started.submit(1), started.submit(2, 3)]
     before: list[Any] = []
@@ -153,8 +150,7 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
 
 
 def test_cancelled_records_are_dropped(started: Started) -> None:
-    """A client that waits no longer sends them again: the first ones must not stay in the queue, by
-    whatever turn that fails. A turn that has ended is not taken back."""
+    """Their client sends them again, so they must not stay; but a turn that has ended does."""
     statements = Statements(started, full())
     first, second, third = (started.submit(number) for number in (1, 2, 3))
     statements.at_commit = second.cancel
@@ -228,8 +224,7 @@ def test_what_waits_at_the_end_is_answered(started: Started) -> None:
 
 
 def test_a_broken_disk_ends_it(started: Started) -> None:
-    """Whether the turn is on the disk is unknown, and its records are answered so. Those behind
-    them were not written."""
+    """Its records may be written all the same, and are answered so; later ones were not."""
     unconfirmed = sqlite3.OperationalError("disk I/O error")
     unconfirmed.sqlite_errorcode = sqlite3.SQLITE_IOERR
     statements = Statements(started, unconfirmed)

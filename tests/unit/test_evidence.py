@@ -1,6 +1,4 @@
-"""The paper's experiments again, and Kerby's: how systems are tuned for them, what the tables say,
-and volatility farming, for which Topcoder pays and Elo-MMR does not. `evidence --only games` as
-typed: results are kept as they come, found again, and bounded in time."""
+"""The paper's experiments and Kerby's again: tuning, tables, farming; `evidence --only games`."""
 
 import math
 from dataclasses import replace
@@ -48,9 +46,7 @@ from tests.unit.test_season import sessions
 
 
 def test_a_short_first_part_tunes_nothing_to_an_end_of_its_range() -> None:
-    """As games are tuned: parameters leave their first guess only as far as the rounds say. Those
-    that fit best are at an end here, and lose a point of order on the other rounds. Where nobody
-    has played five rounds in the first part, as in the paper's synth-large, all rounds count."""
+    """Those that fit best are at an end here, and lose a point of order on later rounds."""
     for kind in (Kind(40, 40, 40), Kind(600, 50, 600)):
         data = evidence.DataSet("short", list(in_blocks(season(kind, 1))))
         found, first = evidence.tuned(data, "codeforces", 60), evidence.first_guess("codeforces")
@@ -81,8 +77,7 @@ def test_evidence_compares_all_systems_on_the_same_outcomes() -> None:
 
 @pytest.mark.slow
 def test_the_first_guess_is_good_everywhere() -> None:
-    """On real games, teams, races, and small and large rounds: of a grid, that of Elo-MMR has the
-    least greatest regret, which is what a game's log loss has over the least."""
+    """Of a grid, that of Elo-MMR has the least greatest regret in log loss on real games."""
     games: list[Game] = []
     for name, rounds, cut in (("cwl", None, ()), ("formula-one", None, ()),
                               ("map-rando", None, ()), ("codeforces", 40, (2, 5, 20))):  # fmt: skip
@@ -147,9 +142,7 @@ def made_up_races() -> list[dict[str, Any]]:
 
 
 def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
-    """Each method as pairs counted one by one have it, in each season by itself; beside the note's
-    figures. TrueSkill is in order of mu less two sigmas where the note has that. What is kept
-    between rounds has single precision, which may turn one of some 300 pairs around."""
+    """By pairs counted one by one, in each season; beside the note's figures."""
     as_file(tmp_path / "mine.jsonl", made_up_races())
     done("evidence", tmp_path, "--out", tmp_path, "--only", "kerby", "--season", FIRST)
     text = (tmp_path / "report.md").read_text()
@@ -199,9 +192,7 @@ def test_kerbys_tables_on_his_rounds(shared: Path) -> None:
 
 
 def test_the_search_begins_without_adaptations() -> None:
-    """His systems have all his adaptations: the first rating, the anchor, the rates and the floor.
-    The search begins as the system is by itself; and every point is a configuration that reads as
-    itself."""
+    """All adaptations are searched, from the plain system on; every point reads as itself."""
     assert KERBY == ["elo", "pairwise-elo", "plackett-luce", "thurstone"]
     names = {"learning_rate", "initial_mu", "anchor", "rate_above", "rate_far_above", "floor"}
     assert all(WIDE[system] == SPACES[system] for system in SPACES.keys() - set(KERBY))
@@ -237,8 +228,7 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
 
 
 def test_tune_finds_an_anchor(tmp_path: Path) -> None:
-    """Where newcomers are worse than all others, an anchor pays; a learning rate alone cannot say
-    it. The file that is written has it, and `evaluate` reads it."""
+    """Where newcomers are worse than all others a rate alone cannot say it; `evaluate` reads it."""
     random, rounds = np.random.default_rng(2), list[dict[str, Any]]()
     skill = {f"p{i}": 2.0 for i in range(12)}
     for number in range(240):
@@ -315,8 +305,7 @@ def read_results(out: Path) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("no_peers")
 def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> None:
-    """Each file is played as it is, and cut where it has no teams. One line names the missing
-    peers."""
+    """As they are, and cut where there are no teams. One line names the missing peers."""
     out = tmp_path / "out"
     played(data, "--out", out, "--cut", "3,2", "--teams", "1", "--system", "glicko",
              "--system", "elo-mmr")  # fmt: skip

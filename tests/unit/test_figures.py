@@ -1,5 +1,4 @@
-"""Tables of figures are made of the rows that were kept, and by nobody's hand; what each benchmark
-writes into the documents, and what it leaves as it is."""
+"""Tables of figures are made of the kept rows alone; what each benchmark writes into documents."""
 
 import re
 import sys
@@ -38,8 +37,7 @@ PLAYED = Outcome(
 
 
 def test_the_documents_are_what_the_rows_make() -> None:
-    """Nobody has changed a table by hand: `make tables` would change nothing. Each row is in
-    one. The page with all tables is built, and not in the repository."""
+    """`make tables` would change nothing, and each row is in a table."""
     assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
     made_of_rows = dict(writing.documents(ROOT, KEPT))
     assert made_of_rows.pop(ROOT / writing.FULL) == FULL
@@ -83,8 +81,7 @@ def test_cells() -> None:
 
 
 def test_sums_in_the_readmes_table() -> None:
-    """The verdicts of the chosen system alone are added, apart for the files that chose it. The sum
-    of faults is no newer than its oldest part."""
+    """Only the chosen system's verdicts are added. A sum is no newer than its oldest part."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
     games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
              for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
@@ -176,8 +173,7 @@ def test_some_figures_are_not_written(
 def test_saved_runs_are_written(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of any of the four commands; the date is that of the file unless it is given. Of a file with
-    a line that is none, nothing is written, and the error names the line."""
+    """Of all four commands, with the file's date; of a file with a bad line, nothing."""
     saved = tmp_path / "saved.jsonl"
     lines: list[dict[str, Any]] = [
         {"name": "lobby/5", "value": 0.5, "unit": "us/update", "ratio": {}, "note": ""},

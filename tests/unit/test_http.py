@@ -1,5 +1,4 @@
-"""The endpoints: what they answer, and that no client keeps others from an answer. Where no token
-is needed to write to the API, no page of another site may write."""
+"""The endpoints: no client keeps others from an answer, and no page of another site may write."""
 
 import gzip
 import socket
@@ -96,8 +95,7 @@ def rest(client: socket.socket) -> bytes:
 
 
 def test_the_probes_answer_beside_500_connections() -> None:
-    """The connections have sent nothing, half a request, or a scrape without an answer yet: for
-    these there are few threads."""
+    """These have sent nothing, half a request, or a scrape: few threads serve scrapes."""
     for sent in (b"", SCRAPE[:20], SCRAPE):
         with serving(Scraped()) as server, ExitStack() as stack:
             for _ in range(500):
@@ -223,8 +221,7 @@ LARGE = 2 * http.LIMITS.head_bytes
     ids=len,
 )
 def test_what_stands_beside_a_body_has_the_limits_of_a_head(sent: bytes, status: bytes) -> None:
-    """Trailers are read and dropped. Small parts of a body are many, and not too many. Headers and
-    requests at once have a number, too, since small ones take much more memory than bytes."""
+    """Trailers are dropped. Small parts, headers and requests are many, and not too many."""
     with closing(http.ProbeServer("127.0.0.1:0", patient)) as server, connected(server) as client:
         client.sendall(sent)
         assert client.recv(12) == b"HTTP/1.1 " + status
@@ -368,8 +365,7 @@ def test_own_pages_and_programs_may_write(sent: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_others_may_not_write(sent: list[str], code: str) -> None:
-    """A form of another site; a name of another site that leads to this machine; and whoever comes
-    through a proxy on this machine."""
+    """A form or a name of another site, and whoever comes through a proxy on this machine."""
     with pytest.raises(Refused, match="SERVE_WRITE_TOKEN") as refused:
         Sites(HERE, []).check_writing(headed(*sent), "1.1")
     assert refused.value.problem.code == code

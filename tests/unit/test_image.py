@@ -1,9 +1,4 @@
-"""deploy/Dockerfile and compose.yaml: linted, valid, and of one piece with the rest; what goes into
-the image: files with the links on the way to them, and libraries.
-
-That the commands of the Dockerfile work, and what they strip and trim, is
-`tests/integration/test_image_runs.py`'s to see.
-"""
+"""deploy/Dockerfile and compose.yaml: linted, valid, of one piece. (`test_image_runs` runs it.)"""
 
 import ast
 import json
@@ -64,8 +59,7 @@ def test_the_dockerfile_is_linted() -> None:
 
 
 def test_the_image_is_small_and_has_no_rights() -> None:
-    """A slim base to build on and none to run on, a numbered user who is not root, only what was
-    installed and what of the system it needs."""
+    """A slim base to build on and none to run on, a numbered user, only what it needs."""
     build, final = image.stages()
     base = "docker.io/library/python:3.11-slim-bookworm"
     assert build.all("FROM") == [f"{base} AS build"] and final.all("FROM") == ["scratch"]
@@ -112,8 +106,7 @@ def imported(file: Path) -> set[str]:
 
 
 def test_the_root_lacks_nothing_that_the_service_imports() -> None:
-    """What `image_parts` leaves out of the standard library: no file of the package imports any of
-    it, at its beginning or later, and nor does what it imports."""
+    """No file of the package imports what `image_parts` leaves out, nor does what it imports."""
     names = set().union(*map(imported, (ROOT / "stream_rater").rglob("*.py")))
     ours = [each for each in names if each.partition(".")[0] in sys.stdlib_module_names]
     lacking = dict.fromkeys([*UNLINKED, *OF_NO_USE])
@@ -171,8 +164,7 @@ def test_compose_watches_by_the_same_files() -> None:
 
 
 def test_compose_provisions_the_dashboard() -> None:
-    """Where Grafana looks for it, with a Prometheus that is there. Docker would make a folder of a
-    file that is missing."""
+    """Where Grafana looks, with a Prometheus. Docker would make a folder of a missing file."""
     for service in ("prometheus", "grafana"):
         assert all(path.is_file() for path in mounts(service).values())
     seen = mounts("grafana")

@@ -49,8 +49,7 @@ class Killed:
 
 @pytest.mark.parametrize("number", [signal.SIGBUS, signal.SIGSEGV, signal.SIGKILL])
 def test_the_signal_of_a_damaged_map(tmp_path: Path, number: int) -> None:
-    """After it the index is made again. After a kill it is not: a first reading must be able to go
-    on."""
+    """After it the index is made again; after a kill a first reading must be able to go on."""
     where = tmp_path / "index"
     with closing(Index(where)) as index:
         index.apply([an_event("ann", 1)])

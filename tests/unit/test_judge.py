@@ -1,5 +1,4 @@
-"""The judge of whole runs finds each mistake that is planted in a recording, and nothing in a run
-without one."""
+"""The judge finds each mistake that is planted in a recording, and nothing in a run without one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -193,9 +192,7 @@ def of_one_player() -> tuple[list[Seen], list[Seen]]:
 
 
 def test_answers(judge: Judged) -> None:
-    """Right: states in order, the same again, on another connection an older one; a newcomer first.
-    Wrong: a state that never was, one reader that goes back in time, also to nothing, and an answer
-    that is older than `min_offset`."""
+    """Wrong: a state that never was, a reader that goes back in time, older than `min_offset`."""
     some, mine = of_one_player()
     said = [absent(mine[0]), *map(answer, (mine[0], mine[0], mine[3])), answer(mine[1], "c2")]
     found = judge(whole(some, *said))
@@ -209,8 +206,7 @@ def test_answers(judge: Judged) -> None:
 
 
 def test_boards(judge: Judged) -> None:
-    """Each row is a rating that the player had, the rows are in order, and nobody is there
-    twice."""
+    """Each row is a rating that the player had, in order, and nobody is there twice."""
     some, mine = of_one_player()
     body = body_of(mine[1])
     row = {"rank": 1, "player": body["player"], "rating": body["rating"]}
@@ -233,9 +229,7 @@ def history(*newest_first: Seen, query: str = "") -> Answered:
 
 
 def test_histories(judge: Judged) -> None:
-    """Changes are the events, newest first. On a connection a history is no older than an answer
-    before it, nor an answer than a history, unless the history was asked for from a later offset
-    back."""
+    """Newest first; none is older than an answer before on the connection, unless asked back."""
     some, mine = of_one_player()
     first, second, third = mine[:3]
     right = [history(second, first), answer(second), history(third, second), answer(third)]
