@@ -190,16 +190,7 @@ def test_the_endpoints_end_with_what_is_open() -> None:
         socket.create_connection(("127.0.0.1", server.port), 5.0)
 
 
-# --- a user and a password in files that change, and certificates ---
-
 GIVEN = Credentials("ann", "given")
-
-
-def test_what_the_settings_say_never_changes() -> None:
-    """Without a file, a refusal is final at once."""
-    found = ChangingCredentials(GIVEN)
-    assert found.read() == GIVEN
-    assert found.is_final(GIVEN)
 
 
 def test_a_file_is_read_again(tmp_path: Path) -> None:
@@ -235,22 +226,6 @@ def test_a_changed_file_is_tried_at_once(tmp_path: Path) -> None:
     assert found.is_final(found.read())
 
 
-def test_the_server_may_be_behind(tmp_path: Path) -> None:
-    """An unchanged password is refused for a while before that is final. A login ends this."""
-    file, now_s = tmp_path / "password", [0.0]
-    file.write_text("new")
-    found = ChangingCredentials(GIVEN, password_file=str(file), clock=lambda: now_s[0])
-    used = found.read()
-    assert not found.is_final(used)
-    now_s[0] = PATIENCE_S - 1
-    assert not found.is_final(used)
-    found.accepted()
-    now_s[0] = PATIENCE_S
-    assert not found.is_final(used)
-    now_s[0] = 2 * PATIENCE_S
-    assert found.is_final(used)
-
-
 def test_the_end_of_a_certificate(tmp_path: Path) -> None:
     """Of the first in the file, whatever stands before it; from 2050 on it is written otherwise."""
     authority, path = trustme.CA(), tmp_path / "chain.pem"
@@ -271,8 +246,6 @@ def test_what_is_none(tmp_path: Path) -> None:
         assert not_after(str(path)) is None, text
     assert not_after(str(tmp_path / "absent.pem")) is None
 
-
-# --- the tables of rights ------------------------------------------------------------------------
 
 PAGE = pages.text("reference/access.md")
 

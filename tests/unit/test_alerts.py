@@ -288,9 +288,6 @@ def test_rules_are_valid() -> None:
         assert rule["record"].split(":")[0] == kept.replace(", ", "_")
 
 
-# --- the dashboard --------------------------------------------------------------------------------
-
-
 def test_units_are_read_and_drawn() -> None:
     """The picture knows all units of the dashboard; nobody reads `600m/s` as six in ten seconds."""
     assert {panel.unit for panel in panels("1m")} <= FORMATS.keys()

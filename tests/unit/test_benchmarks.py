@@ -57,9 +57,6 @@ def test_brute_force_sees_an_error() -> None:
             assert error == pytest.approx(0.25, rel=0, abs=1e-6)  # the other error's bound
 
 
-# --- `make bench-games` ---------------------------------------------------------------------------
-
-
 def fitted(system: str, log_loss: float) -> Fitted:
     variants = [
         Variant(
@@ -121,8 +118,6 @@ def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFix
     shown = "| trueskill-package | 0.6300 | 0.2000 | 0.0100 | 70.00 | – | – | 0.6000 | 2 | 0.7000"
     assert shown in third
 
-
-# --- `make bench-stream`: what it plays, and how it counts; the service is not run here ---
 
 DRAWN = ("lobby5", "duel", "team5v5", "squads", "royale100", "field10000", "veterans",
          "hot-ladder", "dense")  # fmt: skip

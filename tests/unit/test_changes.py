@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from msgspec import structs
 
 from stream_rater.columns.player_column import PlayerColumn
@@ -15,13 +14,13 @@ from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
-from stream_rater.pipeline.updater.changes import Change, Disagreement
+from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+from stream_rater.rating.record import HEADER_SIZE, read_headers
 from stream_rater.rating.stages import RatingRule, ratings, rule_of
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, RULE, part
@@ -94,23 +93,6 @@ def test_part_of_no_rows_moves_the_position_only() -> None:
     for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
         assert change.position == Position(5, 4, b"", tail=0)
         assert not change.beliefs and not change.events
-
-
-@cases("fresh", [b"", b"\xff\xff"])
-def test_events_of_other_rows_than_the_log_has(fresh: bytes) -> None:
-    """Store and log do not belong together: an error, no guess."""
-    stored = StoredShard(Position(1, 0, fresh), [None, None])
-    with pytest.raises(Disagreement):
-        rebuilt(0, [part((5, "ab"))], stored, published=0)
-
-
-def test_record_of_another_version() -> None:
-    change = applied(nothing(1), part((5, "a")), end=1)
-    other = b"\x63" + change.beliefs[0][1][1:]
-    with pytest.raises(UnknownRecord, match="version 99"):
-        applied(StoredShard(Position(1), [other]), part((6, "a")), end=2)
-    with pytest.raises(UnknownRecord, match="version 99"):
-        rebuilt(0, [part((5, "a"))], StoredShard(Position(1, 0, b"\x80"), [other]), 0)
 
 
 def test_hashes_that_collide_make_nobody_repeat() -> None:

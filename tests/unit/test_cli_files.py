@@ -272,9 +272,6 @@ def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err == ""
 
 
-# --- `rate`: forms, and what it says of the system ------------------------------------------------
-
-
 def test_rate_has_three_forms_and_a_database(tmp_path: Path, config: Path) -> None:
     """All have the same players in the same order. A terminal gets a table, a pipe JSON."""
     words = ["rate", str(lines(tmp_path / "a.jsonl", ROUNDS)), "--config", str(config)]

@@ -359,9 +359,6 @@ def test_a_brief_run_looks_for_no_garbage() -> None:
     assert gc.isenabled() and sys.getswitchinterval() == before_s
 
 
-# --- corrections ---------------------------------------------------------------------------------
-
-
 VOIDED = a_correction("round-voided", ladder="ranked-eu", round_id="r3")
 AMENDED = a_correction("round-amended", ladder="ranked-eu", round_id="r7",
                        standings=ranked([1, 2], ["p1", "p2"]))  # fmt: skip

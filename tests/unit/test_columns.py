@@ -152,8 +152,6 @@ def test_a_column_is_its_players_or_entries(written: list[Any], first: int, last
         assert each_alone == given_ones + given_ones
 
 
-# --- the table of records -------------------------------------------------------------------------
-
 MIB = 2**20
 
 
@@ -301,8 +299,6 @@ def test_shared_bytes_stay_shared() -> None:
     assert (again.texts(), again.data is whole.data) == (["cid", "ann", "bob"], True)
     assert len(StringColumn.joined([])) == 0
 
-
-# --- columns of rounds ----------------------------------------------------------------------------
 
 TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1, max_size=6)
 """By round, the size of each team."""

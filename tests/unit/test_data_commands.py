@@ -61,9 +61,6 @@ def submit(path: Path, lines: Sequence[Line]) -> None:
     assert f"rated at the next start of `stream-rater standalone {path}`" in result.stderr
 
 
-# --- verify ---
-
-
 def test_what_is_right_is_verified(path: Path, ladders: Path) -> None:
     """Rounds and corrections, too; and once more while a process has the file."""
     assert "30 rounds replayed, 1 rejected (1 duplicate-round), 8 beliefs compared: all equal" in (
@@ -174,9 +171,6 @@ def test_another_window_or_ladders_file_is_refused(
     assert "it was begun with duplicate_window = 100000, here it is 7" in said
 
 
-# --- readers ---
-
-
 def test_changes_are_followed(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the start, and those that come."""
     watch, one = ("watch", "--data", path), ("--from-start", "--count", "1")
@@ -241,9 +235,6 @@ def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path)
     assert "not in use" in text and "rejections: 1" in text
     with rating(path, ladders):
         assert "in use by process" in done(*inspect)
-
-
-# --- rebuild ---
 
 
 @pytest.mark.parametrize("corrections", [False, True])
@@ -324,9 +315,6 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
         assert says in failed(*words, "--data", path)
         assert path.read_bytes() == before and not [*path.parent.glob("*.stream-rater-*")]
     assert "all equal" in done("verify", "--data", path)
-
-
-# --- erase, back up, write ---
 
 
 def test_an_id_is_erased(path: Path, ladders: Path) -> None:

@@ -148,9 +148,6 @@ def test_a_round_that_no_kernel_can_rate_is_named(monkeypatch: pytest.MonkeyPatc
     assert "\n" not in str(caught.value)
 
 
-# --- which rounds are next ------------------------------------------------------------------------
-
-
 class ByTicket(RoundGraph):
     """With the players of each ticket."""
 

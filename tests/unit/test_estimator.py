@@ -118,9 +118,6 @@ def parts_sent(hand: ByHand, *offsets: int) -> Scatter:
     return hand.answer(Scatter, list(offsets))
 
 
-# --- opening and starting over ---
-
-
 def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Recorder) -> None:
     """And reads the W offsets before c again. Rounds that were deleted unread are reported."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
@@ -190,9 +187,6 @@ def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
     }  # fmt: skip
 
 
-# --- waits ---
-
-
 def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
     """Below the floor only positions are looked at, which is cheap."""
     owning(hand, 0, ends=(5, 0))
@@ -205,9 +199,6 @@ def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
         0: [("ladder-0", ZERO[0])], 1: [("ladder-0", ONE[0])],
     }  # fmt: skip
     hand.expect(Scatter)
-
-
-# --- refusals and bounds ---
 
 
 def test_belief_of_another_version_holds_up_its_shard_only(
@@ -301,9 +292,6 @@ def test_large_slices_travel_in_chunks() -> None:
     priors(hand, applied=8)
     read(hand)
     assert len(priors(hand, applied=8).players[0]) == 2
-
-
-# --- a flood of rejections ---
 
 
 def test_a_flooded_partition_rests(observer: Recorder) -> None:

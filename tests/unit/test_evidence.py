@@ -104,9 +104,6 @@ def test_the_first_guess_is_good_everywhere() -> None:
     assert min(regret, key=lambda point: regret[point]) == (GOOD_WEIGHT, GOOD_SIGMA)
 
 
-# --- farming --------------------------------------------------------------------------------------
-
-
 def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
     """Figure 2, on a made-up season: hundreds of points there, and never a point here."""
     data, row = evidence.made_up_farm()
@@ -122,8 +119,6 @@ def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
     penalty = -ahead[-HARVEST:]  # decays once honest play resumes
     assert penalty[-1] < 0.5 * penalty.max()
 
-
-# --- Kerby's tables, and what `tune` searches of his systems --------------------------------------
 
 COUNT, FIRST = 60, 35
 KERBY = sorted(system for system in SPACES if len(WIDE[system]) > len(SPACES[system]))
@@ -267,8 +262,6 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]
 
 
-# --- games as typed -------------------------------------------------------------------------------
-
 QUICK = ("--only", "games", "--quick", "--workers", "1")
 
 
@@ -352,8 +345,6 @@ def test_the_folder_is_named_once(data: Path) -> None:
     for words in ((), (data, "--data", data), (data, "--cut", "1"), (data, "--cut", "two")):
         assert run("evidence", *words, *QUICK).exit_code == 2
 
-
-# --- results that are kept ------------------------------------------------------------------------
 
 SEASON = list(season(Kind(players=20, rounds=40, per_round=6), 3))
 BOUNDS = Bounds(10)

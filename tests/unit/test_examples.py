@@ -30,9 +30,6 @@ LADDERS = EXAMPLES / "ladders.toml"
 STRONG, WEAK = Rating(mu=1800.0, sigma=80.0), Rating(mu=1500.0, sigma=80.0)
 
 
-# --- win_probability ------------------------------------------------------------------------------
-
-
 def test_chances_of_both_sides_add_up_to_one() -> None:
     """Equals win half of the time; sides are compared by deviations from the initial rating."""
     ours = win_probability([STRONG], [WEAK])
@@ -65,9 +62,6 @@ def test_beta_of_is_the_spread_that_the_rating_system_takes() -> None:
     first = (DEFAULT_RATING.initial_mu, DEFAULT_RATING.initial_sigma)
     assert (NEWCOMER.mu, NEWCOMER.sigma) == first
     assert NEWCOMER.shown == rule_of(DEFAULT_RATING).rating(NEWCOMER.mu, NEWCOMER.sigma)
-
-
-# --- line-ups -------------------------------------------------------------------------------------
 
 
 def a_table(count: int, seed: int = 1) -> Table:
@@ -118,9 +112,6 @@ def test_lobbies_hold_everybody_once_in_order_of_rating() -> None:
         assert [len(group) for group in groups] == sizes
         flat = [table[name].mu for group in groups for name in group]
         assert flat == sorted(flat, reverse=True)
-
-
-# --- the local table ------------------------------------------------------------------------------
 
 
 def a_change(
@@ -192,9 +183,6 @@ def test_a_player_who_was_erased_is_forgotten() -> None:
     assert set(ratings.table("l:1")) == {"bob"}
 
 
-# --- the matchmaking example as typed -------------------------------------------------------------
-
-
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ratings of one ladder, without a Kafka."""
@@ -255,9 +243,6 @@ def test_the_spread_is_the_ladders(
             matchmaking.beta_for(file, ladder)
 
 
-# --- the season -----------------------------------------------------------------------------------
-
-
 def test_a_seed_gives_the_same_players_and_results() -> None:
     """All but ids and times."""
     rounds = [[each["standings"] for each in Season(7).rounds(50)] for _ in range(2)]
@@ -286,9 +271,6 @@ def test_examples_are_self_contained() -> None:
     for example in (game_backend, matchmaking):
         source = Path(str(example.__file__)).read_text()
         assert "stream_rater" not in source and "from local" not in source
-
-
-# --- the demo's figures ---------------------------------------------------------------------------
 
 
 def test_a_phase_counts_and_times_what_arrives() -> None:

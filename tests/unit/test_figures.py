@@ -33,9 +33,6 @@ PLAYED = Outcome(
 )  # fmt: skip
 
 
-# --- what is committed ----------------------------------------------------------------------------
-
-
 def test_the_documents_are_what_the_rows_make() -> None:
     """`make tables` would change nothing, and each row is in a table."""
     assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
@@ -59,9 +56,6 @@ def test_prose_has_no_figures() -> None:
     prose = writing.BRIEF.sub("", SECTION.sub("", PAGE + TEMPLATE))
     units = r"ms|µs|us|ns|s|seconds|KB|MB|MiB|GiB|bytes|updates/s|times|points|%"
     assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
-
-
-# --- pages ----------------------------------------------------------------------------------------
 
 
 def test_cells() -> None:
@@ -94,9 +88,6 @@ def test_sums_in_the_readmes_table() -> None:
     older, newer = made([fault], THEN), made([fault | {"fault": "upgrade", "lost": 4}], NOW)
     (line,) = (each for each in summary([*older, *newer]).splitlines() if "faults," in each)
     assert "6 faults, 20 rating changes: 4 lost, 0 doubled, 0 wrong | 2026-01-01 |" in line
-
-
-# --- what benchmarks write ------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -165,9 +156,6 @@ def test_some_figures_are_not_written(
             main()
         assert ended.value.code == 2
         assert f"--write and {option[0]}: such figures are not written" in capsys.readouterr().err
-
-
-# --- saved runs -----------------------------------------------------------------------------------
 
 
 def test_saved_runs_are_written(

@@ -26,9 +26,6 @@ NOISE = random.Random(1).randbytes(2 * BLOCK).replace(b"\n", b"")
 LINES = [b"one\n", b"x" * (2 * BUFFER) + b"\n", b"\n", NOISE + b"\n", b"the last"]
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def test_lines_are_the_files(tmp_path: Path) -> None:
     """However long, ended or not, compressed by name, in several parts with zeros between."""
     packed = [b"".join(gzip.compress(each) + bytes(n) for each in LINES) for n in (0, 1, BLOCK)]
@@ -91,9 +88,6 @@ def test_blank_lines_are_not_collected() -> None:
 
     next(files.json_lines(blank(), "a.jsonl"))
     assert taken < 1 << 22
-
-
-# --- batches --------------------------------------------------------------------------------------
 
 
 def line(number: int, ladder: str = "a") -> bytes:

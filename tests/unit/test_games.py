@@ -37,9 +37,6 @@ def game(rounds: list[Session] = SEASON) -> Game:
     return found
 
 
-# --- games ----------------------------------------------------------------------------------------
-
-
 def test_a_season_is_cut_into_small_rounds_and_into_teams() -> None:
     """Whole first; sizes without two rounds are left out. A round's parts stay together."""
     found = list(games_of("made up", SEASON, (2, 5, 7), 3))
@@ -82,17 +79,11 @@ def _rank(value: float, among: list[float]) -> float:
     return sum(each < value for each in among) + 0.5 * (among.count(value) + 1)
 
 
-# --- tuning ---------------------------------------------------------------------------------------
-
-
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
     """Three rounds are too few for experience."""
     problem = Fit(MMR, SEASON[:3], INVERSION)
     assert problem.cost(problem.start()) < UNDEFINED
     assert Fit(MMR, [], INVERSION).cost(problem.start()) == UNDEFINED
-
-
-# --- the choice and the verdicts ------------------------------------------------------------------
 
 
 def scored(loss: Floats, order: Floats) -> Floats:
@@ -154,8 +145,6 @@ def of_both(loss: Floats, order: Floats) -> Scored:
     """The same by the first guess and tuned."""
     return dict.fromkeys((DEFAULT, LOG_LOSS), scored(loss, order))
 
-
-# --- played forward: nothing that is scored has a say in what predicts it -------------------------
 
 LONG = list(season(Kind(players=30, rounds=150, per_round=12), 3))
 GLICKO = OwnSystem("glicko")
@@ -242,9 +231,6 @@ def test_points_that_diverge_later_are_not_followed() -> None:
     """The first guess predicts all rounds then."""
     found, _ = fit(Diverging(), game(LONG), 30)
     assert found.changes == 0 and found.of(LOG_LOSS).config == {"at": 0.1}
-
-
-# --- each part of a game is predicted by what was best before it ----------------------------------
 
 
 def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[Candidate]:

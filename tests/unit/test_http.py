@@ -91,9 +91,6 @@ def rest(client: socket.socket) -> bytes:
     return got
 
 
-# --- nobody is kept out ---------------------------------------------------------------------------
-
-
 def test_the_probes_answer_beside_500_connections() -> None:
     """These have sent nothing, half a request, or a scrape: few threads serve scrapes."""
     for sent in (b"", SCRAPE[:20], SCRAPE):
@@ -125,9 +122,6 @@ def test_a_scrape_may_end_after_the_server() -> None:
     watch = Watch("the thread of the scrape ends")
     while threading.active_count() > before:
         watch.look()
-
-
-# --- time -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("short_steps")
@@ -168,9 +162,6 @@ def test_urgent_data_is_no_request() -> None:
     with serving() as server, connected(server) as client:
         client.send(b"!", socket.MSG_OOB)
         assert rest(client) == b""
-
-
-# --- sizes ----------------------------------------------------------------------------------------
 
 
 def test_a_body_is_not_read() -> None:
@@ -236,8 +227,6 @@ def test_a_connection_has_one_answer() -> None:
         client.sendall(SCRAPE * 20 + SCRAPE[:-2] + b"Connection: close\r\n\r\n")
         assert rest(client).count(b"HTTP/1.1 200 OK") == 1
 
-
-# --- answers --------------------------------------------------------------------------------------
 
 PATHS = ("/metrics", *http.PROBES)
 
@@ -316,8 +305,6 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
         "one"
     )
 
-
-# --- pages of other sites -------------------------------------------------------------------------
 
 HERE = "127.0.0.1:9109"
 

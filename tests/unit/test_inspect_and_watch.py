@@ -197,8 +197,6 @@ def test_who_is_not_there() -> None:
     ]
 
 
-# --- watch and rejected ---------------------------------------------------------------------------
-
 Records = list[Any]
 
 

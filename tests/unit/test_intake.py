@@ -126,9 +126,6 @@ def test_a_round_in_another_ladders_partition() -> None:
     assert re.search(r"key must be the ladder, .* partitioner=murmur2_random", text)
 
 
-# --- the backlog ---
-
-
 def everybody(players: Fingerprints, sizes: Ints) -> Flags:
     """All rounds are ready: no player has a pending part."""
     assert sizes.sum() == len(players)

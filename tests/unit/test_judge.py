@@ -146,9 +146,6 @@ def test_a_change_of_the_display(judge: Judged) -> None:
     assert rules(judge(whole(skewed, run=run))) == {"chain"}
 
 
-# --- two readers ---------------------------------------------------------------------------------
-
-
 def test_two_readers(judge: Judged) -> None:
     """They see the same records, whatever is compacted; another record, or a lost one, is found."""
     some = records()
@@ -161,9 +158,6 @@ def test_two_readers(judge: Judged) -> None:
     assert rules(judge(whole(some), whole(other))) == {"fork"}
     a_round_less = [each for each in some if not (each.t == "rounds" and each.o == 3)]
     assert rules(judge(whole(some), whole(a_round_less))) == {"lost"}
-
-
-# --- answers -------------------------------------------------------------------------------------
 
 
 def answered(path: str, said: Any, c: str = "c1", **more: Any) -> Answered:
@@ -205,62 +199,6 @@ def test_answers(judge: Judged) -> None:
     assert rules(judge(whole(some, answer(mine[2], query=least)))) == {"min_offset"}
 
 
-def test_boards(judge: Judged) -> None:
-    """Each row is a rating that the player had, in order, and nobody is there twice."""
-    some, mine = of_one_player()
-    body = body_of(mine[1])
-    row = {"rank": 1, "player": body["player"], "rating": body["rating"]}
-
-    def board(*rows: dict[str, Any]) -> Answered:
-        path = f"/v1/ladders/{body['ladder']}/leaderboard?limit=2"
-        return answered(path, {"rows": rows, "listed": 9, "next": None})
-
-    assert judge(whole(some, board(row))).lines == []
-    assert rules(judge(whole(some, board(row | {"rating": 5.0})))) == {"no such state"}
-    assert "board" in rules(judge(whole(some, board(row, row))))
-
-
-def history(*newest_first: Seen, query: str = "") -> Answered:
-    """The answer with these changes of a player."""
-    first = body_of(newest_first[0])
-    said = {"player": first["player"], "changes": [body_of(each) for each in newest_first]}
-    path = f"/v1/ladders/{first['ladder']}/players/{first['player']}/history{query}"
-    return answered(path, said)
-
-
-def test_histories(judge: Judged) -> None:
-    """Newest first; none is older than an answer before on the connection, unless asked back."""
-    some, mine = of_one_player()
-    first, second, third = mine[:3]
-    right = [history(second, first), answer(second), history(third, second), answer(third)]
-    found = judge(whole(some, *right))
-    assert found.lines == [] and found.checked["histories"] == 2
-    assert judge(whole(some, answer(third), history(first, query="?before=1"))).lines == []
-    for wrong in (
-        [answer(third), history(second, first)],
-        [history(third, second), answer(second)],
-        [history(third, second), history(second, first)],
-    ):
-        assert rules(judge(whole(some, *wrong))) == {"back in time"}
-    assert "history" in rules(judge(whole(some, history(first, second))))
-    assert "history" in rules(judge(whole(some, history(edited(second, mu=5.0), first))))
-
-
-def test_lookups(judge: Judged) -> None:
-    """The players that it asked for, and none of them older than before on the connection."""
-    some, mine = of_one_player()
-
-    def lookup(record: Seen, *players: str) -> Answered:
-        said = {"players": [msgspec.json.decode(answer(record).body)]}
-        path = answer(record).path.rpartition("/players/")[0] + "/players:lookup"
-        return answered(path, said, ask=list(players))
-
-    me = body_of(mine[0])["player"]
-    assert judge(whole(some, lookup(mine[1], me), answer(mine[2]), lookup(mine[2], me))).clean
-    assert rules(judge(whole(some, answer(mine[2]), lookup(mine[1], me)))) == {"back in time"}
-    assert rules(judge(whole(some, lookup(mine[1], "another")))) == {"lookup"}
-
-
 def streamed(record: Seen, connection: str = "s") -> Streamed:
     ladder = body_of(record)["ladder"]
     return Streamed(c=connection, ladder=ladder, event="rating-changed", data=record.v or "")
@@ -274,9 +212,6 @@ def test_streams(judge: Judged) -> None:
     assert rules(judge(whole(some, streamed(mine[1]), streamed(mine[1])))) == {"stream"}
     odd = replace(streamed(mine[1]), data=edited(mine[1], mu=4.0).v or "")
     assert rules(judge(whole(some, odd))) == {"no such state"}
-
-
-# --- a run that is seen by HTTP alone ------------------------------------------------------------
 
 
 def by_http(some: list[Seen]) -> list[Line]:
@@ -304,9 +239,6 @@ def test_what_is_seen_by_http_alone(judge: Judged) -> None:
         found = judge(by_http(some))
         assert found.clean == (not fault), (fault, found.lines)
         assert found.checked["acknowledged rounds"] == 30
-
-
-# --- the command ---------------------------------------------------------------------------------
 
 
 def test_the_command(

@@ -198,8 +198,6 @@ def test_a_name_is_of_one_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key() not in keys
 
 
-# --- kernels that call kernels --------------------------------------------------------------------
-
 STEPS = "\n".join(f"    x = x * {1 + step / 1000} + math.sqrt(x + {step})" for step in range(100))
 MODULE = f"""
 import math

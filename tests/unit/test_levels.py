@@ -43,9 +43,6 @@ def gains(config: RatingConfig, some: Wave) -> Floats:
     return found[:, 1] - some.mu
 
 
-# --- parameters ----------------------------------------------------------------------------------
-
-
 def test_every_system_has_seats() -> None:
     """Names are checked; it stays hashable; the fingerprint has seats if there are some."""
     for system in SYSTEMS:
@@ -82,9 +79,6 @@ def test_the_same_points_for_all_are_none_to_the_bit() -> None:
         assert np.array_equal(found[0], found[1], equal_nan=True), name
 
 
-# --- even teams ----------------------------------------------------------------------------------
-
-
 def test_even_teams_of_five_at_another_level() -> None:
     """One more player of the level is worth nothing; from 1500 it would be worth 400 points."""
     mu = np.array([1950.0, 1920.0, 1890.0, 1880.0, 1860.0])
@@ -95,9 +89,6 @@ def test_even_teams_of_five_at_another_level() -> None:
     assert found[larger].sum() == pytest.approx(found[smaller].sum(), abs=30.0)
     four = deviations(config, Believed(mu[:4], np.full(4, 80.0), np.full(4, 9)), 2)
     assert four == pytest.approx(mu[:4] - 1500.0, abs=0.0)
-
-
-# --- systems with constants on the ladder's scale ------------------------------------------------
 
 
 def test_constants_of_pairwise_elo() -> None:
@@ -160,9 +151,6 @@ def test_a_ceiling_is_on_the_ladders_scale() -> None:
             assert found <= 1910.0 + 1e-9 < free
 
 
-# --- many rounds at once -------------------------------------------------------------------------
-
-
 def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
     """Elo-MMR rates rounds of unequal sides or with seats wave by wave, to the same bits."""
     config = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0})
@@ -197,8 +185,6 @@ def test_which_systems_keep_more_than_mu_and_sigma() -> None:
     duel = [gains(Topcoder(), wave([1, 1], [mu] * 2))[0] for mu in (1600.0, 2600.0)]
     assert at[1] / at[0] == pytest.approx(duel[1] / duel[0], rel=1e-6) != 1.0
 
-
-# --- who leaves early: what the page for game backends says ---------------------------------------
 
 SHARED = [each for each in ALL_SYSTEMS if not isinstance(each, Climbing | Topcoder)]
 """Kerby's do not divide by uncertainty; Topcoder weights by the oldest member's rounds."""

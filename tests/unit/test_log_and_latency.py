@@ -148,9 +148,6 @@ def test_no_id_commands_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[2J" not in text and "\u2028" not in text and "\r" not in text
 
 
-# --- how long records wait ------------------------------------------------------------------------
-
-
 class Rig:
     """A tracker with a clock that stands still until it is set, and the values it reports."""
 
