@@ -26,19 +26,14 @@ from tests.benchmarks.lab.forward import ORDER_OF_ALL, Fitted, Gain, Variant
 from tests.benchmarks.lab.games import Verdict
 from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.against import beside_null, compared
-from tests.benchmarks.stream.crowd import report as report_of_crowd
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import (
     Sample,
-    members_of,
     plain_round_from_json,
-    plain_teams_from_json,
     regrouped,
 )
-from tests.benchmarks.stream.operating import Sample as Resident
-from tests.benchmarks.stream.operating import growth
-from tests.benchmarks.stream.rounds import WORKLOADS, up_to
+from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.benchmarks.stream.rounds import made as made_round
 
 THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
@@ -119,34 +114,8 @@ def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFix
     assert shown in third
 
 
-DRAWN = ("lobby5", "duel", "team5v5", "squads", "royale100", "field10000", "veterans",
-         "hot-ladder", "dense")  # fmt: skip
-
-
 def first(name: str, count: int, seed: int = 1) -> list[Any]:
     return list(itertools.islice(WORKLOADS[name].rounds(seed), count))
-
-
-def test_rounds_are_as_asked() -> None:
-    """So many players of one ladder, each once, best first; a seed decides all."""
-    for name in DRAWN:
-        workload, ladder_of = WORKLOADS[name], dict[str, str]()
-        assert first(name, 3) == first(name, 3) != first(name, 3, seed=2), name
-        for each in itertools.islice(workload.rounds(), 2 * workload.ladders):
-            decode = plain_round_from_json if workload.team == 1 else plain_teams_from_json
-            event: Any = decode(each.value)
-            assert (event.round_id, event.ladder) == (each.round_id, each.ladder)
-            members = [members_of(entry) for entry in event.standings]
-            assert [player for some in members for player in some] == each.players
-            assert {len(some) for some in members} == {workload.team}
-            assert [entry.rank for entry in event.standings] == list(range(1, len(members) + 1))
-            assert len(set(each.players)) == workload.size, name
-            assert {len(player) for player in each.players} == {10}
-            ladders = {ladder_of.setdefault(player, each.ladder) for player in each.players}
-            assert ladders == {each.ladder}
-        assert len(set(ladder_of.values())) == workload.ladders
-    rounds = [made_round(f"r{i}", "x", ["a", "b"]) for i in range(4)]
-    assert [len(up_to(n, rounds)) for n in (1, 4, 5, 8, 9)] == [2, 2, 3, 4, 4]
 
 
 def test_lost_and_doubled_are_reported() -> None:
@@ -204,17 +173,6 @@ def test_a_starved_feeder_is_not_forgiven() -> None:
     assert (phase.rate, phase.lag) == (2.0, 6)
 
 
-def test_what_a_crowd_costs_others() -> None:
-    """Lobbies due until its last event are beside it; those finished before are quiet."""
-    crowd = made_round("crowd-0", "crowd", ["a", "b"])
-    due = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
-    names = ["before", "across", "crowd-0", "beside", "crowd-0", "after"]
-    seen = Seen(names, [8.5, 11.0, 11.5, 14.0, 30.0, 31.5])
-    cost = report_of_crowd(crowd, 10.0, due, seen)
-    assert cost.seconds == 20.0
-    assert (cost.quiet.latency_s.tolist(), cost.beside.latency_s.tolist()) == ([0.5], [2.0])
-
-
 def test_the_null_pipeline_regroups_all() -> None:
     """Every player of every round once, in the part of its shard, with its place."""
     rounds = [plain_round_from_json(each.value) for each in first("lobby5", 50)]
@@ -244,13 +202,6 @@ def test_ratios_are_of_turns() -> None:
     by_null = beside_null("x", ours, null)
     assert (by_null.value, by_null.unit, by_null.ratio["p50_times"]) == (2.5, "times", 2.5)
     assert (by_null.ratio["p99_ms"], by_null.ratio["null_p50_ms"]) == (55.0, 7.5)
-
-
-def test_growth() -> None:
-    """Bytes an update in the second half; what came before does not count."""
-    steady = [Resident(i, 1000 + 3 * i) for i in range(5, 10)]
-    assert growth([Resident(i, 7) for i in range(5)] + steady) == pytest.approx(3.0)
-    assert growth([Resident(1, 5)]) == 0.0
 
 
 def test_every_step_is_there() -> None:

@@ -26,9 +26,7 @@ from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from tests import tables
-from tests.benchmarks.lab import evidence, figures, games, games_tables, peers, saved
-from tests.benchmarks.lab.contestants import LEFT_OUT
-from tests.benchmarks.lab.dealt import in_blocks
+from tests.benchmarks.lab import evidence, games, games_tables, peers
 from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST
 from tests.benchmarks.lab.game import Game, games_of
 from tests.benchmarks.lab.games import Bounds
@@ -40,39 +38,8 @@ from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done, run
-from tests.rounds import Reader, as_json, event, ranked
+from tests.rounds import Reader, event, ranked
 from tests.tables import kendall_tau
-from tests.unit.test_season import sessions
-
-
-def test_a_short_first_part_tunes_nothing_to_an_end_of_its_range() -> None:
-    """Those that fit best are at an end here, and lose a point of order on later rounds."""
-    for kind in (Kind(40, 40, 40), Kind(600, 50, 600)):
-        data = evidence.DataSet("short", list(in_blocks(season(kind, 1))))
-        found, first = evidence.tuned(data, "codeforces", 60), evidence.first_guess("codeforces")
-        assert found.at_ends == () and found.config != first, kind
-        by_first_guess, tuned = (
-            averages(evaluate(data.sessions, each).scored(evidence.TRAIN))["pair_inversion"]
-            for each in (first, found.config)
-        )
-        assert by_first_guess is not None and tuned is not None
-        assert tuned > by_first_guess - 0.2, kind
-
-
-def test_evidence_compares_all_systems_on_the_same_outcomes() -> None:
-    """Draws are outcomes for all, whether or not a system has a draw margin."""
-    lines = (
-        as_json(*ranked([1, 1 if i % 3 else 2], [f"p{i % 4}", f"p{4 + i % 5}"]), round_id=f"r{i}")
-        for i in range(60)
-    )
-    data = evidence.DataSet("mine", sessions(*lines)[0])
-    effort = replace(evidence.QUICK, trials=5)
-    for systems in (["trueskill"], ["trueskill", "elo-mmr"]):
-        entries = evidence.accuracy(data, systems, effort, None, lambda _: None)
-        assert len({each.of for each in entries}) == 1
-        assert (entries[0].of.drawn > 0, entries[0].of.drawn_left_out) == (True, 0)
-        report = "\n".join(figures.accuracy(entries, beside_paper=False))
-        assert "draws were left out" not in report
 
 
 @pytest.mark.slow
@@ -297,26 +264,6 @@ def read_results(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("no_peers")
-def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> None:
-    """As they are, and cut where there are no teams. One line names the missing peers."""
-    out = tmp_path / "out"
-    played(data, "--out", out, "--cut", "3,2", "--teams", "1", "--system", "glicko",
-             "--system", "elo-mmr")  # fmt: skip
-    report, found = (out / "report.md").read_text(), read_results(out)
-    names = ["singles", "singles, 2", "singles, 3", "singles, 1 against 1", "teams"]
-    assert [each["game"] for each in found["games"]] == names
-    for name in names:
-        for system in ("glicko", "elo-mmr"):
-            assert len([line for line in report.splitlines() if line.startswith(f"| {name} | ")
-                        and f"{system}" in line.split("|")[2]]) == 2 + 1  # fmt: skip
-    (line,) = [line for line in report.splitlines() if "Not installed" in line]
-    assert all(peer in line for peer in peers.SPACES)
-    assert line.removeprefix("- ") in found["notes"]
-    assert "## Accuracy" not in report and "## Games" in report
-    assert "- teams: 4 rounds to tune on, which say little." in report
-
-
-@pytest.mark.usefixtures("no_peers")
 def test_a_second_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is tuned again where the results are kept, and the figures are the same."""
     out = tmp_path / "out"
@@ -325,19 +272,6 @@ def test_a_second_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(games, "fit", lambda *_: pytest.fail("it is done again"))
     played(data, "--out", out, "--system", "glicko")
     assert read_results(out) == first and len(list((out / "saved").iterdir())) == 2
-
-
-@pytest.mark.usefixtures("no_peers")
-def test_ours_is_marked(data: Path, tmp_path: Path) -> None:
-    """Among all systems worth comparing, in the table and in the JSON."""
-    out = tmp_path / "out"
-    played("--data", data, "--out", out)
-    report = (out / "report.md").read_text()
-    for each in read_results(out)["games"]:
-        wanted = set(SPACES) - LEFT_OUT | {"trueskill+newcomers"}
-        assert {system["system"] for system in each["systems"]} == wanted
-        assert f"| {each['game']} | **{each['ours']}** | tuned |" in report
-        assert report.count(f"| {each['game']} | **") == 2
 
 
 def test_the_folder_is_named_once(data: Path) -> None:
@@ -394,14 +328,3 @@ def test_whatever_decides_a_result_is_in_its_key(
     kept.store(game(), OwnSystem("glicko"), BOUNDS, outcome)
     assert kept.load(game(), OwnSystem("glicko"), BOUNDS) == outcome
     assert kept.load(other, system, bounds) is None
-
-
-def test_other_code_has_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other kernels, and other modules of the evaluation."""
-    kept = Saved(tmp_path)
-    kept.store(game(), OwnSystem("glicko"), BOUNDS, Unfinished("glicko", 1.0))
-    for name, value in (("KERNEL_VERSION", 10**6), ("_code", lambda: "another")):
-        with monkeypatch.context() as patched:
-            patched.setattr(saved, name, value)
-            assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is None
-    assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is not None

@@ -1,24 +1,17 @@
 """Games: how seasons are cut, tuned on their first part alone, chosen and compared."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import Calibration
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
-from stream_rater.evaluation.fits import ORDER as INVERSION
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuned_systems import OwnSystem
-from stream_rater.evaluation.tuning import UNDEFINED
-from stream_rater.rating.systems.dimension import Dimension
 from tests.benchmarks.lab import games
 from tests.benchmarks.lab.dealt import deal_teams
 from tests.benchmarks.lab.following import PARTS, Candidate, followed, parts_of
@@ -29,7 +22,6 @@ from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=30, rounds=60, per_round=12), 3))
-MMR = OwnSystem("elo-mmr")
 
 
 def game(rounds: list[Session] = SEASON) -> Game:
@@ -77,13 +69,6 @@ def test_the_team_with_the_better_places_wins() -> None:
 
 def _rank(value: float, among: list[float]) -> float:
     return sum(each < value for each in among) + 0.5 * (among.count(value) + 1)
-
-
-def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
-    """Three rounds are too few for experience."""
-    problem = Fit(MMR, SEASON[:3], INVERSION)
-    assert problem.cost(problem.start()) < UNDEFINED
-    assert Fit(MMR, [], INVERSION).cost(problem.start()) == UNDEFINED
 
 
 def scored(loss: Floats, order: Floats) -> Floats:
@@ -178,61 +163,6 @@ def test_the_first_part_has_a_say() -> None:
     assert not np.array_equal(mine[LOG_LOSS][:2], theirs[LOG_LOSS][:2])
 
 
-class Stepwise:
-    """A system whose one parameter fits only a time of the season."""
-
-    name, space = "stepwise", (Dimension("at", 0.0, 1.0, 0.1, "linear"),)
-
-    def __init__(self) -> None:
-        self.plays: list[tuple[int, float]] = []
-
-    def config(self, values: Mapping[str, float]) -> Any:
-        return values["at"]
-
-    def play(self, sessions: Iterable[Session], config: Any) -> Run:
-        run = GLICKO.play(sessions, GLICKO.config({"beta": 300.0, "sigma_drift": 9.0}))
-        self.plays.append((len(run.sides.number), config))
-        now = np.repeat(run.sides.number, run.sides.sizes) / 150.0
-        worse = run.sides.variance * (1.0 + 40.0 * np.abs(now - config)) ** 2
-        return run._replace(sides=type(run.sides)(*[
-            worse if name == "variance" else getattr(run.sides, name)
-            for name in type(run.sides).__struct_fields__
-        ]))  # fmt: skip
-
-    def described(self, config: Any) -> dict[str, Any]:
-        return {"at": config}
-
-
-def test_parameters_are_followed_to_where_they_fit() -> None:
-    """The last ones suit the end of the season, and the gain is what they gained."""
-    found, scored = fit(Stepwise(), game(LONG), 60)
-    assert found.changes > 0
-    assert found.of(LOG_LOSS).config["at"] > found.of(DEFAULT).config["at"]
-    gain = found.gain
-    assert gain.followed == average(scored[LOG_LOSS], LOG_LOSS) == found.of(LOG_LOSS).log_loss
-    assert gain.default == average(scored[DEFAULT], LOG_LOSS) == found.of(DEFAULT).log_loss
-    assert gain.followed is not None and gain.validated is not None
-    assert gain.followed < gain.validated
-
-
-class Diverging(Stepwise):
-    """A system whose ratings diverge in later rounds except by its first guess."""
-
-    name = "diverging"
-
-    def play(self, sessions: Iterable[Session], config: Any) -> Run:
-        rounds = list(sessions)
-        if config != 0.1 and max(int(each.numbers.max()) for each in rounds) > 20:
-            raise ArithmeticError("beliefs are no numbers")
-        return super().play(rounds, config)
-
-
-def test_points_that_diverge_later_are_not_followed() -> None:
-    """The first guess predicts all rounds then."""
-    found, _ = fit(Diverging(), game(LONG), 30)
-    assert found.changes == 0 and found.of(LOG_LOSS).config == {"at": 0.1}
-
-
 def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[Candidate]:
     return [Candidate([0.1 * i], cost, np.array(each), since) for i, each in enumerate(losses)]
 
@@ -265,15 +195,3 @@ def test_no_round_has_a_say_in_its_own_prediction() -> None:
         after = followed(candidates(*changed.tolist()), 2, numbers)
         assert after[: start + 1].tolist() == before[: start + 1].tolist()
     assert len(set(before.tolist())) > 1
-
-
-def test_the_parts_of_a_cut_round_are_in_one_part() -> None:
-    """They have one number."""
-    numbers = np.repeat(np.arange(7), [50, 1, 1, 30, 1, 200, 9])
-    parts = parts_of(numbers)
-    assert (parts[0][0], parts[-1][1]) == (0, len(numbers))
-    assert [end for _, end in parts[:-1]] == [start for start, _ in parts[1:]]
-    for start, _ in parts[1:]:
-        assert numbers[start - 1] != numbers[start]
-    assert parts_of(numbers[:0]) == []
-    assert followed(candidates([], []), 0, numbers[:0]).tolist() == []
