@@ -28,10 +28,9 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import EmbeddedEngine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
-from tests.builders.commands import done, execute, run
+from tests.builders.commands import Terminal, done, execute, run
 from tests.builders.logs import ListedRecords
 from tests.rounds import as_json, day, ranked, read
-from tests.unit.test_compiling import Terminal
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
 

@@ -17,6 +17,7 @@ from stream_rater.cli.compile_kernels import USUAL, parts_for, side_by_side
 from stream_rater.columns import compile_progress, compiling
 from stream_rater.columns.compile_progress import CompileLog, CompileProgress, NotebookProgress
 from stream_rater.columns.compiling import SharedCache, Watcher, watchers
+from tests.builders.commands import Terminal
 
 
 class Recorder(Watcher):
@@ -133,11 +134,6 @@ def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
         return sum(text.count(b"data saved") for text in texts)
 
     assert saved(2) == saved(1) > 0
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def season(stream: io.StringIO, seconds: int) -> list[str]:

@@ -88,10 +88,15 @@ except Unrecoverable as error:
 """
 
 
+def opened_elsewhere(path: Path) -> "subprocess.CompletedProcess[str]":
+    """What another process says that opens a data file."""
+    words = [sys.executable, "-c", OPEN_IT, str(path)]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=HANGS_S)
+
+
 def test_a_second_process_learns_who_has_the_file(database: Database, path: Path) -> None:
     """In one line: the process, the host and the time. Afterwards it may open the file."""
-    second = [sys.executable, "-c", OPEN_IT, str(path)]
-    found = subprocess.run(second, check=False, capture_output=True, text=True, timeout=HANGS_S)
+    found = opened_elsewhere(path)
     assert found.returncode == 1
     holder = rf"process {os.getpid()} on \S+ since 20\S+"
     used = rf"{re.escape(str(path))} is in use by {holder}"
@@ -99,7 +104,7 @@ def test_a_second_process_learns_who_has_the_file(database: Database, path: Path
     with pytest.raises(Unusable, match=holder):
         Database.open(path)
     database.close()
-    assert subprocess.run(second, check=False, timeout=HANGS_S).returncode == 0
+    assert opened_elsewhere(path).returncode == 0
 
 
 def test_files_that_are_not_ours(path: Path) -> None:

@@ -3,8 +3,6 @@
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -25,8 +23,7 @@ from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.standalone import Standalone
 from tests.builders.cases import cases
 from tests.builders.indexes import Index, an_event
-from tests.unit.test_data_file import OPEN_IT
-from tests.waits import HANGS_S
+from tests.unit.test_data_file import opened_elsewhere
 
 OPENED = Database.open, connect_reader
 
@@ -98,8 +95,7 @@ def test_the_lock_is_on_the_file_itself(path: Path) -> None:
     """Whoever deletes the lock file lets no second process in."""
     with closing(Database.open(path)):
         path.with_name("ratings.db.lock").unlink()
-        second = [sys.executable, "-c", OPEN_IT, str(path)]
-        found = subprocess.run(second, check=False, capture_output=True, text=True, timeout=HANGS_S)
+        found = opened_elsewhere(path)
     assert found.returncode == 1
     assert found.stderr.startswith(f"{path} is in use by another process: stop that process")
 

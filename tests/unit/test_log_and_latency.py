@@ -16,16 +16,10 @@ from stream_rater.runtime import log
 from stream_rater.runtime.embedded import EmbeddedEngine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import MOST_FOLLOWED, LatencyTracker, ServiceObserver
+from tests.builders.commands import Terminal
 from tests.rounds import as_json, day, ranked
 
 NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'
-
-
-class Terminal(io.StringIO):
-    """One that people look at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)
