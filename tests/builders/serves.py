@@ -1,8 +1,5 @@
-"""`serve` and a standalone process as threads of the test's process, on real servers or files.
-
-A process of `serve` imports everything twice, since its index has a process of its own. Most tests
-need what is served, and not signals, exit codes and logs. These start a `ServeThread`.
-"""
+"""`serve` and a standalone process as threads of the test's process, on real servers or files, for
+tests of what is served. (A process imports everything twice, since its index is one, too.)"""
 
 import asyncio
 import gc

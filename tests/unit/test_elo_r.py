@@ -62,10 +62,9 @@ def test_ties() -> None:
 
 
 def test_a_better_performance_later_is_worth_more_near_the_rating() -> None:
-    """Section 5 of the drafts says so of any two performances that are swapped. It holds where the
-    rating lies between the two. In general it does not: of pairs from 1300 to 3100 after ten rounds
-    at 1500, the worst loses nearly a point. Each pulls less when it is older, but what lies very
-    far away loses less of its pull than what lies at a spread's distance."""
+    """Section 5 of the drafts says so of any two performances. It holds where the rating lies
+    between them, and in general not: a counterexample loses nearly a point, since what lies far
+    away loses less of its pull by age than what lies at a spread's distance."""
     grid = np.arange(1300.0, 3101.0, 100.0)
     one, two = grid[np.triu_indices(len(grid), 1)[0]], grid[np.triu_indices(len(grid), 1)[1]]
     rules, rows = [stages.rule_of(EloR(history="full"))], np.arange(len(one))

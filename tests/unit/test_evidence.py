@@ -124,15 +124,12 @@ def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kerbys_tables_on_his_rounds(shared: Path) -> None:
-    """Each method has about the Kendall tau that the note gives: the lower, the better. TrueSkill
-    less two sigmas is first, Thurstone the best plain one, averaged pairs are last. All adaptations
-    gain: the anchor most; less the table of learning rates; the floor, too, but not Thurstone.
+    """Each method has about the Kendall tau that the note gives: the lower, the better. The anchor
+    gains most, the rates less, and the floor, though not for Thurstone.
 
-    The data lacks the season's boundary, and has as strangers the deleted players that the note
-    leaves out. In Plackett-Luce the note's program takes each one's chance of being worse than all
-    who finished as independent, where we take P(max < min), the note's own formula; so farthest are
-    its figures, by 0.0018, and in the note it is just before the sum of pairs, here just behind.
-    (TrueSkill's mu, 0.0054 off, by default 0.0052, is of another variant, which treats ties else.)
+    The data lacks the season's boundary, and has the deleted players that the note leaves out. The
+    note's Plackett-Luce takes the chances of being worse than all as independent, we P(max < min):
+    so its figures are farthest, by 0.0018. TrueSkill's mu is of a variant with other ties.
     """
     first, _ = tables.seasons(shared)
     tau = {name: kendall_tau(method.config, first) for name, method in METHODS.items()}
