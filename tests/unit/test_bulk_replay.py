@@ -1,4 +1,4 @@
-"""Rounds in waves, players as rows. (The same bytes as singly: `property/test_rebuilt_seeds.py`.)"""
+"""Rounds in waves, players as rows. (Their bytes: `property/test_rebuilt_seeds.py`.)"""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, rho=0.5, drift_per_day=2.0, i
 
 
 def a_round(offset: int, rng: random.Random) -> Record:
-    """Of any ladder: some unfinished, or all; some tied, or all; some teams. (Two files have it.)"""
+    """Of any ladder: some unfinished, or all; some tied, or all; some teams."""
     names = rng.sample([f"p{i}" for i in range(40)] + ["Straße", "a\nb", "0/p1"], rng.randint(2, 9))
     places = [rng.choice([0, 1, 2, 2, 3, 4]) for _ in names]
     if rng.random() < 0.1:
