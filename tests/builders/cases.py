@@ -13,8 +13,7 @@ Test = Callable[..., None]
 def cases(
     names: str | Sequence[str], values: Iterable[Any], ids: Callable[[Any], object] = repr
 ) -> Callable[[Test], Test]:
-    """Like `pytest.mark.parametrize`, but all cases are one test, and share its fixtures. Below
-    `given` of Hypothesis, they share each example, too."""
+    """Like `pytest.mark.parametrize`, but all cases are one test and share its fixtures."""
     wanted = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
     all_values = list(values)
 

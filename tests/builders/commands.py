@@ -1,5 +1,6 @@
 """Commands, run in this process."""
 
+import io
 import json
 import sqlite3
 import subprocess
@@ -12,6 +13,13 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
+
+
+class Terminal(io.StringIO):
+    """One that people look at."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def run(*words: object) -> Result:

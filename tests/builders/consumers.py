@@ -5,13 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.config.settings import Settings

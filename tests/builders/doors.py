@@ -30,8 +30,7 @@ NOW_S = 1_777_777_777.0
 
 
 class LogInMemory(RoundLog):
-    """Records by partition. `broken` is the outcome of all records, if it is set; `gate`, if it is
-    set, is waited for before records are appended."""
+    """By partition. `broken` is every record's outcome; `gate` is awaited before an append."""
 
     waiting = 0
 
@@ -157,8 +156,7 @@ class Client:
 
 
 def at_door(ladders: Ladders = ANY_LADDER, beliefs: Any = NOTHING, **settings: Any) -> Any:
-    """Makes a test of a coroutine that takes a place of its own, its client, and what else a test
-    takes."""
+    """Makes a test of a coroutine that takes a place, its client, and what else a test takes."""
 
     def of(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
         def test(**given: Any) -> None:

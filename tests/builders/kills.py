@@ -1,6 +1,4 @@
-"""Commands that halt after each of their effects. What they have done by then is what a kill at
-this place leaves: whoever has looked at it lets the command go on, or kills it by SIGKILL, which
-runs no `finally`."""
+"""Commands that halt after each of their effects, as a kill at this place would leave them."""
 
 import itertools
 import os
@@ -22,11 +20,8 @@ from tests.waits import HANGS_S
 def halting(
     words: Sequence[str], environment: Mapping[str, str], effects: Sequence[str], log: Path
 ) -> Iterator[Iterator[str]]:
-    """Run a command in a fork, and yield the names of the effects that it has had, one by one. It
-    goes on when the next one is asked for, and is killed at the end of the block.
-
-    `effects`: functions and methods by their full names. `log`: for what the command prints.
-    """
+    """Run a command in a fork, and yield the names of its effects (`effects`: full names). It goes
+    on when the next one is asked for, and is killed at the end. `log`: for what it prints."""
     ours, theirs = context.Pipe()
     fork = Fork(words, environment, log, log, partial(_halt_after, theirs, tuple(effects)))
     theirs.close()
@@ -80,9 +75,8 @@ PORT_WRITES = (
 
 
 def dies_at(number: int, said: str) -> None:
-    """In a fork: let the process end at call `number` of PORT_WRITES on data files, or of what puts
-    a new file in the place of the old one, before it has any effect. Nothing runs on the way.
-    `said`: a file to which the name of the call is written."""
+    """In a fork: end at call `number` of PORT_WRITES on data files, or of what replaces a file,
+    before it has any effect. `said`: a file to which the name of the call is written."""
     left = itertools.count(number, -1)
 
     def dying(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,8 +25,7 @@ class Bytes(NamedTuple):
 
 
 def a_round(number: int, *players: str, ladder: str = LADDER, **fields: Any) -> Line:
-    """The players (by default ann and bob) in the order of their ranks; round `r{number}`, on that
-    day of 2026."""
+    """The players (ann and bob) in the order of their ranks; round `r{number}`, on that day."""
     standings = ranked(range(1, len(players) + 1), players)
     given = {"round_id": f"r{number}", "ladder": ladder, "completed_at": day(number)}
     return event(*standings, **given | fields)

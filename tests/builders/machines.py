@@ -30,8 +30,7 @@ def part(
     *rounds: tuple[int, Sequence[str]], ladder: str = "a", performance: float = 1600.0,
     shards: int = 0,
 ) -> Part:  # fmt: skip
-    """Rounds of one ladder as (offset, players, a letter each), the first letter the winner; cut
-    for so many shards."""
+    """Rounds as (offset, players, a letter each), winners first; cut for so many shards."""
     players = [player for _, names in rounds for player in names]
     return Part(
         rules=[RULE],

@@ -1,8 +1,5 @@
-"""Three ladders on which features meet: a log whose shards were added, a torn log with
-corrections, and two ladders files at once.
-
-Each begins with a place of a test (`settings(partitions=1, shards=2)`) and `worker_process`.
-"""
+"""Three ladders on which features meet: added shards, a torn log with corrections, and two files.
+Each begins with a place of a test (`settings(partitions=1, shards=2)`) and `worker_process`."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -42,8 +39,7 @@ def voided(number: int) -> Bytes:
 
 
 def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Settings:
-    """Rounds before and after the shards were added as docs/operations/upgrades.md says: the events
-    of a player may be in two partitions. No worker runs any more. Returns the new settings."""
+    """Rounds before and after shards were added; no worker runs any more. Returns the settings."""
     worker = start(at)
     rated(at, *rounds(0, 40), *([voided(5)] if corrected else []))
     stopped(worker)
@@ -59,10 +55,9 @@ def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Sett
 def torn_log(
     at: Settings, start: Start, *, corrected: bool, half_season: bool = False
 ) -> list[Bytes]:
-    """A log of rounds that lost its last records, as a broker's loss does: the parts and events of
-    the lost rounds stay, and so do the committed offsets. No worker runs. Returns the lost rounds,
-    to be reported again. `corrected`: a correction stands in the part that is left. `half_season`:
-    standings of a season are written in part."""
+    """A log that lost its last records, as a broker's loss does: parts, events and offsets of the
+    lost rounds stay. No worker runs. Returns these rounds, to be reported again. `corrected`: with
+    a correction in what is left. `half_season`: standings of a season are written in part."""
     worker = start(at)
     rated(at, *rounds(0, 30), *([voided(5)] if corrected else []))
     (kept,) = Admin(at).ends(Topics.of(at).rounds, 1)
@@ -115,12 +110,8 @@ limits = {{ max_entries = 10 }}
 
 
 def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple[bool, Settings]:
-    """Whether the old worker leaves a record of the time after the change alone, and the settings
-    of the new one, which has rated all. No worker runs any more.
-
-    The old worker stands at CHANGED_FROM, and owns the partition: a worker with the new file has
-    announced its change, and has gone again.
-    """
+    """Whether the old worker, which owns the partition at CHANGED_FROM, leaves a record of the time
+    after the announced change alone; and the settings of the new one, which has rated all."""
     old, new = folder / "old.toml", folder / "new.toml"
     old.write_text(OLD_FILE)
     new.write_text(OLD_FILE + CHANGE)
@@ -149,8 +140,7 @@ def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple
 
 
 def rated_at_once(at: Settings, to: Settings, start: Start) -> Settings:
-    """A new place with the same log, whose settings and ladders file were always those that `at`
-    has now. Returns its settings."""
+    """A new place with the same log, whose settings were always those of `at`. Returns them."""
     to = msgspec.structs.replace(to, partitions=at.partitions, shards=at.shards, ladders=at.ladders)
     worker = start(to)
     log = read_topic(at, Topics.of(at).rounds)

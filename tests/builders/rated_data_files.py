@@ -1,5 +1,4 @@
-"""Data files for tests: rates what was submitted to one, as a standalone process does, without its
-API."""
+"""Data files for tests: rates what was submitted, as a standalone process does without its API."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -88,8 +87,7 @@ def _machine(role: str, ladders: Ladders, log: SqliteLog, store: SqliteStore) ->
 
 
 def merged(path: Path) -> None:
-    """Write the recent beliefs to the table of the others, where a foreign program can edit them
-    one by one."""
+    """Write recent beliefs to the table of the others, where a foreign program can edit each."""
     with closing(Database.open(path)) as database, database.turn():
         for (ladder, player), data in recent_beliefs(database.connection, 0).items():
             database.connection.execute(

@@ -1,8 +1,5 @@
-"""`serve` and a standalone process as threads of the test's process, on real servers or files.
-
-A process of `serve` imports everything twice, since its index has a process of its own. Most tests
-need what is served, and not signals, exit codes and logs. These start a `ServeThread`.
-"""
+"""`serve` and a standalone process as threads of the test's process, on real servers or files, for
+tests of what is served. (A process imports everything twice, since its index is one, too.)"""
 
 import asyncio
 import gc
@@ -112,8 +109,7 @@ class _Service(ServeProcess):
 
 
 def _logger(role: str) -> Any:
-    """One that prints. A command that ran in this process may have left one whose file is
-    closed."""
+    """One that prints: a command in this process may have left one whose file is closed."""
     return structlog.wrap_logger(structlog.PrintLogger(), role=role)
 
 
@@ -183,8 +179,7 @@ class ServeThread(Answering):
 
 @contextmanager
 def serves_here() -> Iterator[ServeHere]:
-    """Starts `serve`: `start(settings, ready=True, data=None)`. With `data`, a standalone process
-    on this file. All have ended afterwards."""
+    """Starts `serve`, with `data` a standalone process on this file. All have ended afterwards."""
     started: list[ServeThread] = []
     switch_s = sys.getswitchinterval()
 

@@ -10,8 +10,7 @@ from tests.builders.memory_places import an_empty_place, use
 
 
 class Sent:
-    """Takes all records, at partition 3 from offset 17 on. `broken`: it acknowledges none. `end`:
-    the end of each partition."""
+    """Takes all records from partition 3, offset 17 on; acknowledges none if `broken`."""
 
     def __init__(self, end: int) -> None:
         self.end = end

@@ -1,5 +1,4 @@
-"""Settings of access: what they become, what is refused, and that secrets stay hidden; credentials
-and certificates in files; the tables of rights."""
+"""Settings of access: what they become and refuse; secrets; credential files; tables of rights."""
 
 import io
 import json
@@ -38,8 +37,7 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def test_what_kafka_is_given() -> None:
-    """Protocol in any case, password and files where they belong. Nothing that is not given, so
-    that `kafka_options` alone decide."""
+    """Protocol in any case, password and files; nothing that is not given, but `kafka_options`."""
     assert options() == {}
     assert options(kafka_options={"security.protocol": "ssl"}) == {"security.protocol": "ssl"}
     given = {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET, "kafka_ssl_ca": "/ca.pem"}
@@ -79,8 +77,7 @@ def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:
     (connect, {"redis": "rediss://h:1/0", "redis_ca": "/no/ca.pem"}),
 ])  # fmt: skip
 def test_halves_are_refused(connects: Callable[..., object], given: dict[str, Any]) -> None:
-    """What would connect in another way than is meant, and wrong addresses of Redis. No error
-    contains the password."""
+    """What would connect in another way than is meant. No error contains the password."""
     with pytest.raises(BadConfiguration) as refused:
         connects(Settings(**given))
     assert SECRET not in str(refused.value)
@@ -191,21 +188,11 @@ def test_the_endpoints_end_with_what_is_open() -> None:
         socket.create_connection(("127.0.0.1", server.port), 5.0)
 
 
-# --- a user and a password in files that change, and certificates ---
-
 GIVEN = Credentials("ann", "given")
 
 
-def test_what_the_settings_say_never_changes() -> None:
-    """Without a file, a refusal is final at once."""
-    found = ChangingCredentials(GIVEN)
-    assert found.read() == GIVEN
-    assert found.is_final(GIVEN)
-
-
 def test_a_file_is_read_again(tmp_path: Path) -> None:
-    """Each read returns the present contents, without the end of the line. While the file is
-    absent or empty, the last contents count."""
+    """Without the end of the line. While the file is absent or empty, the last contents count."""
     file = tmp_path / "password"
     found = ChangingCredentials(GIVEN, password_file=str(file))
     for content, says in ((None, "no such file"), (b"", "empty"), (b"\xff", "not UTF-8")):
@@ -237,26 +224,8 @@ def test_a_changed_file_is_tried_at_once(tmp_path: Path) -> None:
     assert found.is_final(found.read())
 
 
-def test_the_server_may_be_behind(tmp_path: Path) -> None:
-    """An unchanged password is refused for a while before that is final. A login that succeeded
-    ends this while."""
-    file, now_s = tmp_path / "password", [0.0]
-    file.write_text("new")
-    found = ChangingCredentials(GIVEN, password_file=str(file), clock=lambda: now_s[0])
-    used = found.read()
-    assert not found.is_final(used)
-    now_s[0] = PATIENCE_S - 1
-    assert not found.is_final(used)
-    found.accepted()
-    now_s[0] = PATIENCE_S
-    assert not found.is_final(used)
-    now_s[0] = 2 * PATIENCE_S
-    assert found.is_final(used)
-
-
 def test_the_end_of_a_certificate(tmp_path: Path) -> None:
-    """Of the first in the file; before 2050 and from then on it is written in two ways. Comments
-    before it, as `openssl x509 -text` writes them, do not matter."""
+    """Of the first in the file, whatever stands before it; from 2050 on it is written otherwise."""
     authority, path = trustme.CA(), tmp_path / "chain.pem"
     for year in (2031, 2049, 2050, 2077):
         end = datetime(year, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -1,5 +1,4 @@
-"""Partitions that are added while a process reads: it notices them, and nothing is answered, sent
-or skipped as if they were not there."""
+"""Partitions that are added while a process reads: it notices them, and nothing ignores them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -74,8 +73,7 @@ def kafka_place() -> KafkaPlace:
 
 
 def test_who_watches_gets_each_record_once(topic: Topic) -> None:
-    """Of the partitions that were there, and everything of those that are added. While Kafka does
-    not say how many there are, nothing else changes."""
+    """And all of added partitions, once Kafka says that they are there."""
     for from_start in (True, False):
         topic.partitions = [records(0, 2)]
         topic.away = True
@@ -101,8 +99,7 @@ def test_who_watches_gets_each_record_once(topic: Topic) -> None:
 def test_rejections_of_added_partitions_are_read(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them: the look back is for partitions that were there. Positions are of all, so that
-    a round whose outcome they decide is settled."""
+    """All of them: the look back is for partitions that were there. Positions are of all."""
     monkeypatch.setattr(reader, "REJECTIONS_BACK", 1)
     topic.partitions = [rejections(0, 2)]
     seen, positions, at = list[tuple[int, int]](), list[list[int]](), list[int]()
@@ -138,8 +135,7 @@ def test_progress_is_that_of_all_shards(topic: Topic) -> None:
 
 
 def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
-    """A player's round that was rated before is in the partition of another shard. What was
-    settled stays so."""
+    """A player's earlier rounds are in another shard's partition. What was settled stays so."""
     settled = Settled()
     settled.observe(WorkersProgress([5], [2], [2], [7], [0]))
     assert settled.needed(0, 4, [0]) == {0: 7} and settled.read([7], [0]) == [5]
@@ -155,8 +151,7 @@ def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
 
 @in_a_loop
 async def test_a_client_gets_the_events_of_added_partitions() -> None:
-    """All of them, with ids of all partitions. An id from before stays good. If reading begins
-    behind some of them, or behind what was sent, the client receives a reset."""
+    """Ids are of all partitions, older ids stay good; a gap in the reading sends a reset."""
     hub = Hub()
     hub.begin([0])
     old = Followed(hub)

@@ -35,8 +35,7 @@ NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
     ([], ["3:a"], 3),
 ])  # fmt: skip
 def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) -> None:
-    """This is the first offset at which the recorded history differs from our file. Our file may
-    have later changes."""
+    """The first offset at which the record differs from our file, which may have later changes."""
     assert first_contradiction(own, in_log) == offset
     assert continues(own, in_log) == (offset == math.inf and len(own) > len(in_log) > 0)
     beyond = int(own[len(in_log)][0]) if len(own) > len(in_log) else math.inf
@@ -44,8 +43,7 @@ def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) 
 
 
 def test_fingerprints_differ_with_every_parameter() -> None:
-    """A named ladder with the template's parameters has the template's fingerprint. A ladder with
-    other parameters has another one."""
+    """A named ladder with the template's parameters has its fingerprint, with others another."""
     ladders = Ladders(ladders={"*": Ladder(rating=OLD), "a": Ladder(rating=OLD)})
     assert ladders.history("a") == ladders.history("any")
     rest = Ladders(ladders={"a": Ladder(rating=NEW)})
@@ -76,8 +74,7 @@ def test_objections_are_remembered_for_a_while() -> None:
 
 
 def test_an_estimator_at_odds_waits() -> None:
-    """Rounds before the offset are sent, those from it on wait, and others' as ever; it says so,
-    looks again after a while, and goes on when the files agree."""
+    """Rounds from the offset on wait. It says so, looks again, and goes on when files agree."""
     observer, ladders = Recorder(), changing(1)
     ladders.ladders["ladder-1"] = Ladder(rating=OLD)
     hand = ByHand(Estimator(ladders, 2, ANYWHERE, observer=observer, cache_bytes=0).run())
@@ -115,8 +112,7 @@ def _until_agree(hand: ByHand) -> Agree:
 
 
 def test_a_partition_rests_until_the_bucket_has_leaked() -> None:
-    """More than a burst at once: it rests for as long as the rest of it takes; others do not, nor
-    does one that comes back from another worker, or any without a limit."""
+    """After a burst, for as long as the rest takes; no other does, nor one that is gained anew."""
     limiter = RejectionLimiter(2.0)
     for _ in range(int(2.0 * BURST_S)):
         limiter.rejected(0, 100.0)

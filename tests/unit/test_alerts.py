@@ -1,5 +1,4 @@
-"""Each alert fires when it should, and not before: by `promtool test rules`. The dashboard beside
-them shows units that people read, and the picture of it can draw them."""
+"""Each alert fires when it should, and not before (`promtool test rules`); the dashboard."""
 
 import json
 import re
@@ -18,7 +17,6 @@ from tests import pages
 from tests.tools import promtool
 from tests.waits import HANGS_S
 from watching.ask import panels
-from watching.figure import FORMATS
 
 RUNBOOK = pages.text("operations/runbook.md")
 VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
@@ -38,10 +36,7 @@ A = JOB | {"instance": "a"}
 
 @dataclass(frozen=True)
 class Case:
-    """What is scraped, a value a minute (promtool's notation), and what fires of it.
-
-    The alert must fire at minute `fires`, with these labels and no others, and not at `not_yet`.
-    """
+    """What is scraped each minute. The alert fires at `fires`, with these labels, only."""
 
     not_yet: int
     fires: int
@@ -284,8 +279,7 @@ def test_an_alert_says_what_to_do() -> None:
 
 
 def test_rules_are_valid() -> None:
-    """Expressions and templates, as Prometheus reads them; its lint finds nothing. Recorded names
-    are level:metric:operations, the level being the labels that are kept."""
+    """Prometheus and its lint read them. Recorded names are level:metric:operations."""
     done = run_promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULES))
     assert done.returncode == 0, done.stdout + done.stderr
     for rule in (each for each in rules() if "record" in each):
@@ -293,23 +287,8 @@ def test_rules_are_valid() -> None:
         assert rule["record"].split(":")[0] == kept.replace(", ", "_")
 
 
-# --- the dashboard --------------------------------------------------------------------------------
-
-
-def test_units_are_read_and_drawn() -> None:
-    """The picture knows all that the dashboard uses. `600m/s` is six in ten seconds, which nobody
-    reads off it."""
-    assert {panel.unit for panel in panels("1m")} <= FORMATS.keys()
-    for unit, value, expected in (
-        ("cpm", 36.0, "36/min"), ("cps", 0.6, "0.6/s"), ("eps", 4400.0, "4.4K/s"),
-        ("short", 0.25, "0.25"), ("short", 2_500_000.0, "2.5M"),
-    ):  # fmt: skip
-        assert FORMATS[unit](value) == expected
-
-
 def test_panels_show_what_is_watched() -> None:
-    """Rare rejections are reported by the minute, as their unit says. Seeds and the door are in
-    their rows, by the metrics that say what came and what waits."""
+    """Rare rejections are shown by the minute; seeds and the door in their rows."""
     shown = {panel.title: panel for panel in panels("1m")}
     rejections = shown["Rejections by code"]
     assert rejections.unit == "cpm"

@@ -59,8 +59,7 @@ def steps_of(job: CorrectionJob, driver: LocalDriver) -> int:
 def test_a_wave_of_10_000_is_validated_in_parts_and_looks_at_its_own_rounds(
     monkeypatch: pytest.MonkeyPatch, *, seeded: bool
 ) -> None:
-    """Each verdict looks at the rounds and seeds of its player alone, however many players a seed
-    has, and others have their turn between."""
+    """Each verdict looks at its own player's rounds alone, and others have their turn."""
     players, log = 10_000, Log(1, 1)
     for i in range(0, players, MOST_PLAYERS if seeded else 2):
         if seeded:
@@ -167,8 +166,7 @@ def batched(log: Log, number: int) -> int:
 
 
 def test_refused_corrections_of_a_queue_take_one_pass() -> None:
-    """The first one reads the log. The queued corrections behind it are validated in the same
-    pass."""
+    """The first one reads the log; those queued behind it are validated in the same pass."""
     for kind in (plain, of_a_player, elsewhere, batched):
         crowd = Crowd()
         for i in range(30):
@@ -184,8 +182,7 @@ def test_refused_corrections_of_a_queue_take_one_pass() -> None:
 
 
 def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:
-    """What applies the batch is finished together with the rejected corrections before it, and is
-    recorded all the same. So the next one does not reject the batch once more."""
+    """What applies it is recorded with them, so the next one does not reject it once more."""
     crowd = Crowd()
     duel(crowd.log, 0, "a", "b")
     crowd.work()
@@ -201,8 +198,7 @@ def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:
 
 
 def test_what_waits_for_one_record_is_recorded_together() -> None:
-    """1,000 removals take a few messages and turns. Those of another ladder, and those behind a
-    round, come in others."""
+    """1,000 removals take a few messages; those of another ladder, or behind a round, more."""
     crowd = Crowd()
     for i in range(0, 1_000, 2):
         duel(crowd.log, i, f"p-{i}", f"p-{i + 1}")
@@ -245,8 +241,7 @@ def test_with_a_checkpoint_what_is_not_there_takes_no_pass_from_the_start() -> N
 
 
 def test_what_is_accepted_in_a_queue_counts_for_what_is_behind_it() -> None:
-    """Of three that void one round the first one counts. The last one is of a player who has then
-    no round left."""
+    """Of three that void a round the first counts. The last one's player has no round left."""
     crowd = Crowd()
     for i in range(3):
         duel(crowd.log, i, f"a-{i}", f"b-{i}")

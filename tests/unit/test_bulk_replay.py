@@ -1,45 +1,26 @@
-"""Rounds rated in waves, players as rows: the same bytes as one round after the other."""
+"""Rounds in waves, players as rows. (Their bytes: `property/test_rebuilt_seeds.py`.)"""
 
 import random
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Record
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.bulk_waves import Arranger, BulkRounds, BulkWave
-from stream_rater.operations.cutoff import Cutoff
-from stream_rater.operations.rebuild_store import Rebuild
-from stream_rater.rating.parameters import Elo, EloMMR
-from stream_rater.replay.cores import Cores
+from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.edited_log import LoggedRounds
-from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.pool import depths
-from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.batch import RoundBatch
-from tests.builders.cases import cases
-from tests.builders.logs import ListedRecords
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
 
 OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, rho=0.5, drift_per_day=2.0, initial_mu=1000.0)
-LADDERS = Ladders(
-    ladders={
-        "a": Ladder(rating=CONFIG, changes=(Change(from_offset=150, rating=OTHER),)),
-        "b": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, skip_all_tied=True)),
-        "c": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 70.0})),
-        "*": Ladder(rating=Elo(learning_rate=32.0, scale=174.0)),
-    }
-)
-COUNT = 300
 
 
 def a_round(offset: int, rng: random.Random) -> Record:
-    """Of any ladder, among few players: some unfinished, or all; some tied, or all; some teams."""
+    """Of any ladder: some unfinished, or all; some tied, or all; some teams."""
     names = rng.sample([f"p{i}" for i in range(40)] + ["Straße", "a\nb", "0/p1"], rng.randint(2, 9))
     places = [rng.choice([0, 1, 2, 2, 3, 4]) for _ in names]
     if rng.random() < 0.1:
@@ -53,29 +34,6 @@ def a_round(offset: int, rng: random.Random) -> Record:
         round_id=f"r{offset}", ladder=rng.choice("abcd"), completed_at=day(rng.randint(0, 99)),
     )  # fmt: skip
     return Record(0, offset, value, received_s=4e9)
-
-
-ROUNDS = [a_round(offset, random.Random(offset)) for offset in range(COUNT)]
-
-
-def one_by_one() -> Mapping[Player, bytes]:
-    replay = Replay(LADDERS, 10)
-    for each in ROUNDS:
-        replay.feed([each])
-    pools = replay.pools.items()
-    return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
-
-
-@cases("at_once, cores", [(1, 2), (37, 1), (37, 5), (10_000, 1), (10_000, 2)])
-def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int, cores: int) -> None:
-    """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
-    monkeypatch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", at_once)
-    monkeypatch.setattr("stream_rater.replay.cores.LEAST_PIECE", 3)
-    work = Rebuild(LADDERS, 10, 1, Cutoff({}, {0: COUNT}, 1), cores=Cores(cores))
-    seen = list[int]()
-    work.run(LogReader(ListedRecords(ROUNDS, 70), {0: COUNT}), seen.append)
-    assert dict(chain.from_iterable(work.beliefs())) == one_by_one()
-    assert sum(seen) == COUNT
 
 
 def test_who_is_who() -> None:
@@ -98,9 +56,7 @@ def test_as_early_as_may_be() -> None:
 
 
 def test_waves() -> None:
-    """Rounds with the same parameters share one; those with others have their own. In one call are
-    those that follow each other and have the same parameters. Ladders that have the same parameters
-    throughout do not wait for others."""
+    """A wave has rounds of the same parameters, and so has a call of waves in a row."""
     waves = arranged(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
     assert [wave.rounds.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
     assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]

@@ -1,11 +1,9 @@
-"""Changes: what parts do to a shard, and the events that can be built again afterwards. Calls of
-many rows, in which players repeat: `property/test_convoys.py`."""
+"""Changes: what parts do to a shard, and the events that can be built again afterwards."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from msgspec import structs
 
 from stream_rater.columns.player_column import PlayerColumn
@@ -17,12 +15,12 @@ from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.belief_changes import correction_events
-from stream_rater.pipeline.updater.changes import Change, Disagreement
+from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+from stream_rater.rating.record import HEADER_SIZE, read_headers
 from stream_rater.rating.stages import RatingRule, ratings, rule_of
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, RULE, part
@@ -58,8 +56,7 @@ def after(change: Change, *players: str, ladder: str = "a") -> StoredShard:
 
 
 def test_newcomers() -> None:
-    """A record and an event for each row; the position says which call it was. An event has the
-    values of the new record, the player's key and the shard."""
+    """A record and an event for each row; the position says which call it was."""
     change = applied(nothing(3), part((5, "ab"), (6, "c")), end=1)
     assert change.rows == change.fresh == 3
     assert change.position == Position(1, 0, b"\xe0", tail=0)
@@ -77,8 +74,7 @@ def test_newcomers() -> None:
 
 
 def test_an_event_carries_its_rounds_trace() -> None:
-    """An event that is built again after a crash has the same trace. Its value does not depend on
-    the trace."""
+    """Also one that is built again after a crash. Its value does not depend on the trace."""
     unannounced = part((5, "a"), (6, "b"))
     traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
     rounds = zip(unannounced.rounds, traces, strict=True)
@@ -97,23 +93,6 @@ def test_part_of_no_rows_moves_the_position_only() -> None:
     for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
         assert change.position == Position(5, 4, b"", tail=0)
         assert not change.beliefs and not change.events
-
-
-@cases("fresh", [b"", b"\xff\xff"])
-def test_events_of_other_rows_than_the_log_has(fresh: bytes) -> None:
-    """Store and log do not belong together: an error, no guess."""
-    stored = StoredShard(Position(1, 0, fresh), [None, None])
-    with pytest.raises(Disagreement):
-        rebuilt(0, [part((5, "ab"))], stored, published=0)
-
-
-def test_record_of_another_version() -> None:
-    change = applied(nothing(1), part((5, "a")), end=1)
-    other = b"\x63" + change.beliefs[0][1][1:]
-    with pytest.raises(UnknownRecord, match="version 99"):
-        applied(StoredShard(Position(1), [other]), part((6, "a")), end=2)
-    with pytest.raises(UnknownRecord, match="version 99"):
-        rebuilt(0, [part((5, "a"))], StoredShard(Position(1, 0, b"\x80"), [other]), 0)
 
 
 def test_hashes_that_collide_make_nobody_repeat() -> None:
@@ -167,8 +146,7 @@ def test_a_whole_event() -> None:
 
 
 def test_whose_events_are_published() -> None:
-    """Those who are chosen, in order, each under the own key. Who has too few rounds left is
-    provisional again, and no id is that of a round, whatever rounds and players are called."""
+    """Those who are chosen, in order, each with an id that no round's event can have."""
     events, changed = published(chosen=np.array([False, True, False, True]))
     assert [each.player for each in changed] == ["b:b", "%"]
     assert [each.key for each in events] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]

@@ -1,23 +1,11 @@
-"""What chaos counts: it would notice a rating that is lost, doubled or wrong. Its ledger adds up
-over runs, and a run goes on where the last one has ended."""
-
-import subprocess
-import time
-from collections import Counter
-from pathlib import Path
-from typing import NoReturn
+"""What chaos counts: it would notice a rating that is lost, doubled or wrong."""
 
 import pytest
 from msgspec.structs import replace
 
-import tests.chaos.__main__ as chaos
 from stream_rater.contract.events import CorrectionCause, RatingChanged
-from tests.chaos import chance
 from tests.chaos.corrected import corrected_tally, values_of
 from tests.chaos.crew import Violation, why_ended
-from tests.chaos.ledger import NAME, BadLedger, Ledger, Played, sums
-from tests.chaos.rolling import latencies_ms, percentiles, prompt
-from tests.chaos.scene import Outcome
 from tests.chaos.season import Tally, tally
 
 DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
@@ -27,8 +15,7 @@ DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
 def change(
     number: int, player: str = "p", *, of: int = 0, event_id: str = "", mu: float = 0.0
 ) -> RatingChanged:
-    """A player's change after this many rounds, each of which gains a point. Rounds lie in the log
-    in the order of their names."""
+    """A player's change after this many rounds, each of which gains a point."""
     round_id = f"r{of or number}"
     return RatingChanged(
         event_id=event_id or f"l:{round_id}:{player}", ladder="l", player=player,
@@ -102,8 +89,7 @@ HANGING_CALL = "stream-rater: updater: in a call that does not return\n"
 
 
 def test_why_a_worker_ended() -> None:
-    """The last line gives the reason. A traceback, a signal and an unknown reason are
-    violations."""
+    """The last line says it. A traceback, a signal and an unknown reason are violations."""
     for log in (HANGING_CALL, "Timeout (0:00:09.500000)!\nThread 0x7f (most recent call first):\n"):
         assert why_ended(1, "{}\n" + log) == "a call that does not return"
     for code, log in (
@@ -112,92 +98,3 @@ def test_why_a_worker_ended() -> None:
     ):  # fmt: skip
         with pytest.raises(Violation, match="a worker ended"):
             why_ended(code, log)
-
-
-def test_a_fault_that_breaks_the_players_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next fault runs all the same. Faults for which there is no time are named."""
-
-    def breaks(name: str, *_: object) -> NoReturn:
-        raise subprocess.TimeoutExpired(name, 1.0)
-
-    def takes_long(*_: object) -> NoReturn:
-        while True:
-            time.sleep(1.0)
-
-    monkeypatch.setattr(chaos, "FAULTS", {"a": breaks, "b": takes_long, "c": breaks})
-    failures: list[chaos.Failure] = []
-    chaos.play(["a", "b", "c"], quick=True, minutes=0.01, outcomes=[], failures=failures)
-    assert [each.fault for each in failures] == ["a", "b", "c"]
-    assert failures[0].failure.startswith("TimeoutExpired")
-    assert {each.failure for each in failures[1:]} == {"not played to its end within 0.01 minutes"}
-
-
-def test_how_long_ratings_took() -> None:
-    """Latencies in milliseconds of the rounds that were reported within a time, whenever their
-    changes came."""
-    seen = [(float(at), at + 0.25) for at in range(10)] + [(4.0, 14.0)]
-    assert latencies_ms(seen, 4.0, 6.0) == [250.0, 250.0, 10_000.0]
-    assert percentiles(latencies_ms(seen, 0.0, 99.0), 50, 100) == [250.0, 10_000.0]
-    assert prompt(seen[:1]) and not prompt(seen) and not prompt([])
-
-
-def outcome(fault: str, injected: int = 3, **counts: int) -> Outcome:
-    given = {"lost": 0, "doubled": 0, "wrong": 0, **counts}
-    return Outcome(
-        fault=fault, injected=injected, rebalances=0, updates=10, ended_themselves={},
-        recoveries=1, recovery_s=1.0, judged=10, **given,
-    )  # fmt: skip
-
-
-def row(fault: str, *, seed: int = 0, commit: str = "a", **counts: int) -> Played:
-    return Played.of(outcome(fault, **counts), at="", commit=commit, seed=seed, quick=False)
-
-
-def test_sums_of_several_runs(tmp_path: Path) -> None:
-    """Rows of all runs are added up, failed ones too; a line that a kill has cut off is dropped."""
-    Ledger(tmp_path).add(row("x", lost=1))
-    ledger = Ledger(tmp_path)
-    ledger.add(row("x", seed=1, commit="b"))
-    ledger.add(Played(at="", commit="b", fault="y", seed=0, failure="it broke"))
-    with (tmp_path / NAME).open("ab") as file:
-        file.write(b'{"at":"')
-    again = Ledger(tmp_path)
-    assert again.rows == ledger.rows and again.injected == 6
-    assert [each.is_clean for each in again.rows] == [False, True, False]
-    again.add(row("z"))
-    x, y, z, whole = sums(Ledger(tmp_path).rows)
-    assert (x.ledger, x.played, x.injected, x.lost, x.commits) == ("x", 2, 6, 1, 2)
-    assert (y.failed, y.injected, z.judged) == (1, 0, 10)
-    assert (whole.ledger, whole.played, whole.injected, whole.failed) == ("all", 4, 9, 1)
-
-
-def test_a_line_that_is_none(tmp_path: Path) -> None:
-    """It is named with its place."""
-    (tmp_path / NAME).write_text("[]\n")
-    with pytest.raises(BadLedger, match=r"chaos\.jsonl:1: .*delete this line"):
-        Ledger(tmp_path)
-
-
-def test_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults take turns, each time with another seed, until there are enough; the second run needs
-    only what is missing. What fails is in the ledger."""
-    seen: list[tuple[str, int]] = []
-
-    def played(name: str, *_: object) -> Outcome:
-        seen.append((name, chance.seeded(0)))
-        if len(seen) == 3:
-            raise RuntimeError("it broke")
-        return outcome(name)
-
-    monkeypatch.setattr(chaos, "FAULTS", {"x": played, "y": played})
-    chaos.accumulate(Ledger(tmp_path), ["x", "y"], 6, 10.0, quick=False)
-    assert [name for name, _ in seen] == ["x", "y"]
-    chaos.accumulate(Ledger(tmp_path), ["x", "y"], 11, 10.0, quick=False)
-    assert [name for name, _ in seen] == ["x", "y", "x", "y", "x"]
-    assert len(set(seen)) == 5
-    rows = Ledger(tmp_path).rows
-    assert Counter(each.fault for each in rows) == {"x": 3, "y": 2}
-    assert [each.failure for each in rows if each.failure] == ["RuntimeError: it broke"]
-    chaos.accumulate(Ledger(tmp_path), ["x", "y"], 12, 0.0, quick=False)  # no time is left
-    assert len(Ledger(tmp_path).rows) == 5
-    chance.reseed(0)

@@ -1,5 +1,4 @@
-"""What commands say of files: empty, not JSON lines, compressed, out of order, standard input; and
-on a terminal, how far a file is read, by its bytes."""
+"""What commands say of files, good and bad, and on a terminal how far a file is read."""
 
 import csv
 import gzip
@@ -29,10 +28,9 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
-from tests.builders.commands import done, execute, run
+from tests.builders.commands import Terminal, done, execute, run
 from tests.builders.logs import ListedRecords
 from tests.rounds import as_json, day, ranked, read
-from tests.unit.test_compiling import Terminal
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
 
@@ -205,8 +203,7 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command
 def test_rate_takes_the_ladders_file_of_the_environment(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`rate` reads it as the service does. An option takes precedence, and a missing file is an
-    error."""
+    """As the service does; an option takes precedence, and a missing file is an error."""
     words, ladders = ["rate", lines(tmp_path / "a.jsonl", ROUNDS[:1])], tmp_path / "l.toml"
     ladders.write_text(
         '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 50\n'
@@ -234,8 +231,7 @@ def a_screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In per cent, to the end; what is read is the file. What has no size is not asked for one: a
-    pipe, or what is too short for gzip."""
+    """In per cent, to the end. A pipe, or what is too short for gzip, is asked for no size."""
     rounds = [as_json(round_id=f"r{i}") for i in range(5000)]
     text, path = b"\n".join(rounds) + b"\n", tmp_path / "a.jsonl"
     for packed in (False, True):
@@ -252,8 +248,7 @@ def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records that are rated of all, then the beliefs that are compared of all, and the time
-    that is left."""
+    """The rated records of all, then the compared beliefs of all, with the time that is left."""
     rounds = [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(200)]
     screen, log = a_screen(monkeypatch), list(records_of(rounds))
     reader = LogReader(ListedRecords(log, 50), {0: len(log)})
@@ -276,12 +271,8 @@ def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err == ""
 
 
-# --- `rate`: forms, and what it says of the system ------------------------------------------------
-
-
 def test_rate_has_three_forms_and_a_database(tmp_path: Path, config: Path) -> None:
-    """All have the same players in the same order; a table has few digits. It is what a terminal
-    gets, and a pipe gets JSON lines. The table of a database is replaced."""
+    """All have the same players in the same order. A terminal gets a table, a pipe JSON."""
     words = ["rate", str(lines(tmp_path / "a.jsonl", ROUNDS)), "--config", str(config)]
     rows = [json.loads(line) for line in done(*words).splitlines()]
     assert done(*words, "--format", "json") == done(*words)
@@ -319,8 +310,7 @@ TEAMS = [[{"team": ["ann", "bob"], "rank": 1}, *ranked([2, 3], ["cy", "dee"])]]
 def test_a_system_that_nobody_chose_is_named(
     tmp_path: Path, config: Path, rounds: list[Any], words: list[str], is_said: bool
 ) -> None:
-    """Once, where another one predicts better: by `rate` on standard error, by a ladder as a
-    warning at the line that rates."""
+    """Once, if another one predicts better: by `rate` on stderr, by a ladder as a warning."""
     given = [as_json(*each, round_id=f"r{i}") for i, each in enumerate(rounds * 2)]
     file = str(lines(tmp_path / "a.jsonl", given))
     result = run("rate", file, *(each for word in words for each in (word, str(config))))

@@ -194,9 +194,7 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
 
 
 def test_what_tune_writes_is_what_it_compared(write: Write, tmp_path: Path) -> None:
-    """With it `evaluate` has the log loss that `tune` showed for the second part: with the numbers
-    of predictions that helped there, and without those that did not. `--config` is what it is
-    compared with, and where the search begins."""
+    """`evaluate` has the log loss that `tune` showed; what did not help is left out."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
     poor = write("poor.json", {"system": "glicko", "beta": 900, "sigma_drift": 5})
     result = run("tune", file, "--config", poor, "--trials", "12", "--workers", "1", "--out", out)
@@ -293,8 +291,7 @@ def test_evidence_writes_a_report_of_every_part(
 def test_evidence_says_who_farms(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The paper's player, also as the first one of a file; else one of a made-up season, with the
-    reason."""
+    """The paper's player, also the first one of a file; else a made-up one, with the reason."""
     monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
     some, out = rounds(60), tmp_path / "out"
     text = msgspec.json.encode(some).decode()
@@ -317,8 +314,7 @@ def test_evidence_says_who_farms(
 
 
 def test_evidence_is_no_part_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a checkout has the laboratory, and elsewhere the command says so. Its own help says
-    how to see that of the laboratory, which has all parts and options."""
+    """Elsewhere than in a checkout the command says so; its help leads to the laboratory's."""
     helps = CliRunner().invoke(command.evidence, ["--help"]).output
     for word in (*PARTS, "--cut", "--teams", "--rounds", "games.json", "openskill.py"):
         assert word in helps
@@ -361,9 +357,6 @@ def test_a_brief_run_looks_for_no_garbage() -> None:
         assert not gc.isenabled() and sys.getswitchinterval() < before_s
         raise Failed
     assert gc.isenabled() and sys.getswitchinterval() == before_s
-
-
-# --- corrections ---------------------------------------------------------------------------------
 
 
 VOIDED = a_correction("round-voided", ladder="ranked-eu", round_id="r3")

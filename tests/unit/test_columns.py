@@ -1,5 +1,4 @@
-"""Columns: a number by player, the bounded table of records, and columns of records, rounds,
-entries and players, which are taken, cut and joined together."""
+"""Columns: a number by player, the bounded table of records, and columns of what travels."""
 
 from random import Random
 from typing import Any
@@ -153,8 +152,6 @@ def test_a_column_is_its_players_or_entries(written: list[Any], first: int, last
         assert each_alone == given_ones + given_ones
 
 
-# --- the table of records -------------------------------------------------------------------------
-
 MIB = 2**20
 
 
@@ -184,8 +181,7 @@ def test_a_fingerprint_is_not_taken_for_the_player() -> None:
 
 
 def test_one_entry_of_a_fingerprint_and_none_that_is_older() -> None:
-    """Of two with one fingerprint the last is stored: the older entry is gone, rather than found
-    for the other. So is the older copy of a record that has become too long to be stored."""
+    """Of two with one fingerprint the last is stored. A too long record leaves no older one."""
     table = RecordTable(MIB)
     put(table, 1, 7, "ann", "of ann")
     put(table, 1, 7, "bob", "of bob")
@@ -197,8 +193,7 @@ def test_one_entry_of_a_fingerprint_and_none_that_is_older() -> None:
 
 
 def test_slots_grow_with_the_records_within_the_memory() -> None:
-    """Longer entries find room after the first of them. Where one set of longer slots would take
-    too much, a long entry is not stored; without memory, none is."""
+    """Longer entries find room later, unless their slots would take too much memory."""
     table = RecordTable(MIB)
     for size in (10, 200, 500, 1000):
         put(table, 1, size, "ann", "x" * size)
@@ -231,8 +226,7 @@ def test_entries_are_forgotten() -> None:
 
 
 def test_what_was_used_last_stays() -> None:
-    """A full set drops the entry that was not used for the longest time. To ask who may be there,
-    by a fingerprint and whoever's the entry is, does not count as a use of it."""
+    """A full set drops what was not used for longest; asking who may be there is no use."""
     table = RecordTable(record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT))
     for each in range(1, record_table.WAYS + 1):
         put(table, 1, each, str(each), "r")
@@ -278,8 +272,7 @@ records = st.lists(st.none() | st.binary(max_size=4), max_size=6)
 
 @given(st.lists(records, min_size=1, max_size=4), st.randoms())
 def test_a_column_is_its_records(each: list[list[bytes | None]], random: Random) -> None:
-    """An empty record is not an absent one. Columns are joined, also if they are slices of one, or
-    taken from it in another order; and records are replaced, in these rows, in that order."""
+    """An empty record is not an absent one, however columns are joined, taken or replaced."""
     whole = [record for one in each for record in one]
     count = len(whole)
     joined = RecordColumn.joined([RecordColumn.of(one) for one in each])
@@ -306,8 +299,6 @@ def test_shared_bytes_stay_shared() -> None:
     assert (again.texts(), again.data is whole.data) == (["cid", "ann", "bob"], True)
     assert len(StringColumn.joined([])) == 0
 
-
-# --- columns of rounds ----------------------------------------------------------------------------
 
 TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1, max_size=6)
 """By round, the size of each team."""
@@ -377,8 +368,7 @@ def test_every_column_follows_its_round(
 
 
 def test_nothing_is_one_object_and_names_may_stay_away() -> None:
-    """No rounds are joined, or taken of pending rounds, without making anything. In the laboratory,
-    which knows players by their rows, rounds have no names."""
+    """No rounds are joined or taken as one object; in the laboratory rounds have no names."""
     assert PendingRounds.concat([]) is NO_ROUNDS is PendingRounds.concat([NO_ROUNDS, NO_ROUNDS])
     pending = pending_of([[1, 2], [1, 1]])
     assert PendingRounds.concat([NO_ROUNDS, pending]) is pending

@@ -1,5 +1,4 @@
-"""The pages for those who come from elsewhere and move in, as they stand: every command, and every
-block of Python, in order; they print what the page shows."""
+"""The pages for those who move in, as they stand: all commands and blocks print what they show."""
 
 import os
 import re
@@ -24,14 +23,12 @@ NOT_RUN = (
     "make ", "python3 -m venv ", "build/openskill/bin/python -m pip ",
     ".venv/bin/stream-rater seed --from-ladder ", ".venv/bin/stream-rater reset ",
 )  # fmt: skip
-"""Commands that install something, or need servers: `tests/unit/test_readme.py` knows their
-options, and other tests run them."""
+"""Commands that install, or need servers: `tests/unit/test_readme.py` knows their options."""
 OPENSKILL = "build/openskill/bin/python build/export.py"
 
 
 def runnable(text: str, printed: str) -> str:
-    """The script of a block, without what is not run. Where openskill.py is not installed, the
-    table that the page shows stands for what it writes."""
+    """A block's script without what is not run; the page's table stands for openskill.py."""
     lines = [each for each in text.splitlines() if not each.startswith(NOT_RUN)]
     given = f"cat > build/players.csv <<'END'\n{printed}END"
     return "\n".join(given if each == OPENSKILL else each for each in lines)
@@ -45,8 +42,7 @@ def runnable(text: str, printed: str) -> str:
 def test_the_page_works_as_it_stands(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block after the other, in one shell and in one Python, in a folder that looks like the
-    tree."""
+    """Block by block, in one shell and one Python, in a folder that looks like the tree."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build").mkdir()
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")

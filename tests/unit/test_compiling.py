@@ -1,5 +1,4 @@
-"""One process compiles kernels while others wait, and the user sees that they wait; or several
-processes compile, and report to one."""
+"""One process compiles kernels while others wait and say so; or several do, and report to one."""
 
 import io
 import os
@@ -24,6 +23,7 @@ from stream_rater.columns.compiling import (
     Watcher,
     watchers,
 )
+from tests.builders.commands import Terminal
 
 
 class Recorder(Watcher):
@@ -91,8 +91,7 @@ def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_a_kernel_is_compiled_once(tmp_path: Path, recorder: Recorder) -> None:
-    """And then it is there for others. What is in the cache is loaded without a word, and without a
-    lock."""
+    """And is there for others: what is in the cache is loaded without a word and without a lock."""
     cache = SharedCache(Cache(tmp_path), "k")
     assert cache.load_overload((), None) is None
     cache.save_overload((), "ours")
@@ -143,11 +142,6 @@ def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
     assert saved(2) == saved(1) > 0
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def season(stream: io.StringIO, seconds: int) -> list[str]:
     """The printed progress while kernels are compiled, one a second for so many seconds."""
     now = iter(range(seconds + 1))
@@ -159,8 +153,7 @@ def season(stream: io.StringIO, seconds: int) -> list[str]:
 
 
 def test_progress_is_reported_now_and_then() -> None:
-    """In lines where it is no terminal; nothing while nothing takes long. On a terminal it is one
-    line, written over, and gone at the end."""
+    """In lines; on a terminal in one, which is gone at the end; nothing if nothing takes long."""
     assert season(io.StringIO(), 2) == []
     assert season(io.StringIO(), 14) == [
         "compiling kernel 3, once for each release: stage (2 s so far)",
@@ -175,8 +168,7 @@ def test_progress_is_reported_now_and_then() -> None:
 def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On what is standard error then; by one watcher, however many ladders are made. A command's
-    progress replaces the notebook's. The service logs it, by fields."""
+    """On what is stderr then, by one watcher. A command's replaces it; the service logs."""
     monkeypatch.setattr(compiling, "watchers", some := list[Watcher]())
     for _ in range(2):
         compiling.in_notebook()
@@ -209,9 +201,7 @@ def part(folder: Path, name: str) -> None:
 def test_parts_are_done_by_other_processes(
     tmp_path: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each once, and this process reports what they compile. An error is raised, since it would be
-    the same here. If one is killed, the work goes on in this one: a machine may have memory for no
-    other."""
+    """Each once, reported here. An error is raised; if one is killed, this one goes on alone."""
     names = [f"kernel {number}" for number in range(5)]
     side_by_side([partial(part, tmp_path, name) for name in names], 2)
     assert sorted(each.name for each in tmp_path.iterdir()) == names
@@ -230,8 +220,7 @@ def killed() -> None:
 
 
 def test_every_part_is_warm_afterwards(recorder: Recorder) -> None:
-    """What is compiled for the usual systems is all that their parts need: once in the cache, no
-    process compiles it again."""
+    """What is compiled for the usual systems is all that their parts need."""
     parts = list(parts_for(USUAL))
     for each in parts:
         each()

@@ -53,9 +53,7 @@ def refusal(action: Callable[..., Any], *given: Any) -> str:
 
 
 def test_ladders(write: Write) -> None:
-    """A ladder that is named has its own parameters and limits, all others the template's. The same
-    ladders in JSON are the same ladders. Without a template, only what is named exists. Limits are
-    the contract's: 8 MiB, depth 16, a million entries, a day ahead, weight up to 1000."""
+    """A named ladder has its own parameters and limits, others the template's; in JSON the same."""
     ladders = files.read_ladders(write("ladders.toml", LADDERS))
     eu, other = ladders.find("ranked-eu"), ladders.find("casual")
     assert eu is not None and other is not None
@@ -153,8 +151,7 @@ def test_a_bad_rating_file(write: Write) -> None:
 
 
 def test_bad_ladders(write: Write) -> None:
-    """Unknown fields and values out of range are refused wherever they stand. No file, or a folder,
-    is a configuration mistake, too."""
+    """Unknown fields and bad values are refused anywhere; so is no file, or a folder."""
     for old, new, place in (
         ("max_entries = 12", "max_entries = 1",
          "ladder 'ranked-eu': Expected `int` >= 2 - at `$.limits.max_entries`"),
@@ -186,9 +183,7 @@ def test_settings_from_the_environment() -> None:
 
 
 def test_a_misspelt_setting_is_refused(write: Write) -> None:
-    """With the nearest name of a variable, else the service would run by a default that nobody
-    wanted; in the file it is a mistake, too, not a comment. A value of the wrong kind or out of
-    range names its field."""
+    """With the nearest variable's name, in the file too; a bad value names its field."""
     for wrong, nearest in (
         ("SHARD", "SHARDS"), ("KAFKA_SERVERS", "KAFKA"), ("LOGLEVEL", "LOG_LEVEL"),
         ("shards", "SHARDS"),
@@ -203,8 +198,7 @@ def test_a_misspelt_setting_is_refused(write: Write) -> None:
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
-    """What both set, the environment decides; the rest of the file stays. `ladders` is a path;
-    without one, every ladder has the default parameters."""
+    """What both set, the environment decides. Without a file, ladders have the defaults."""
     path = write("s.toml", 'shards = 4\npartitions = 3\n[kafka_options]\n"socket.nagle" = "1"')
     found = files.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
     assert found == Settings(shards=12, partitions=3, kafka_options={"socket.nagle": "1"})

@@ -1,6 +1,4 @@
-"""`correct`: the event that each of its words makes, what it refuses, and where it is sent.
-
-`submit`: rounds and corrections of a file, each validated, in the order of the file."""
+"""`correct`: the event of each word, its refusals, where it goes. `submit`: a file's lines."""
 
 import json
 import random
@@ -158,8 +156,7 @@ def test_a_wave_of_bans_is_worked_in_together(kafka: Sent, tmp_path: Path) -> No
 
 
 def test_a_wave_with_mistakes_is_not_begun(kafka: Sent, tmp_path: Path) -> None:
-    """Each mistake is reported with its line, and nothing is sent. A wave that failed is not
-    applied: what is not there yet would be left out."""
+    """Each mistake is reported with its line. A wave that was not sent whole is not applied."""
     listed = tmp_path / "players"
     listed.write_text(f"bob\n{'x' * 129}\n{'y' * 129}\n")
     result = run("correct", "remove", "l", "--players", listed)
@@ -200,8 +197,7 @@ RESET = a_correction("player-reset", ladder="m", round_id="s2", at=day(1), playe
 
 
 def test_seeds_and_corrections_are_sent_as_such(kafka: Sent, tmp_path: Path) -> None:
-    """Each at its place, as the line says, under its ladder and kind; the count says how many.
-    Rounds alone have no header if they name their own kind."""
+    """In their places, as the line says, under ladder and kind; the count says how many."""
     for lines, says in (
         ([SEED, ROUND, RESET], "1 round and 2 seeds sent\n"),
         ([ROUND, *CORRECTIONS, ROUND], "2 rounds and 6 corrections sent\n"),
@@ -321,8 +317,7 @@ BEFORE: list[Line] = [
 def test_it_is_the_difference_of_two_ratings(
     tmp_path: Path, words: str, lines: list[Line], before: list[Line]
 ) -> None:
-    """That of the file with the correction and that of the file alone, bit for bit, in a file that
-    has corrections already, too."""
+    """Of the file with the correction and without, bit for bit, after other corrections, too."""
     log = [*season(), *before, *season(7, "other")]
     file = written(tmp_path / "a.jsonl", log)
     longer = written(tmp_path / "b.jsonl", [*log, *lines])
@@ -342,8 +337,7 @@ def test_it_is_the_difference_of_two_ratings(
 
 
 def test_who_is_gone_comes_first(tmp_path: Path) -> None:
-    """Then the largest difference; the last line counts all of them. If nobody moves, there is no
-    table: an amendment that says what was reported."""
+    """Then the largest difference; the last line counts all. If nobody moves, there is no table."""
     file = written(tmp_path / "a.jsonl", season())
     played = sum("p2" in json.dumps(each) for each in season())
     result = run("correct", "remove", "l", "p2", "--dry-run", "--file", file, "--top", "3")
@@ -376,8 +370,7 @@ def test_a_rejection_is_reported_by_its_code(tmp_path: Path, words: str, reporte
 
 
 def test_of_a_wave_each_rejection_is_reported(tmp_path: Path) -> None:
-    """The others are shown; the exit code is 1. What waits and would be rejected was not asked for,
-    and is no failure."""
+    """The others are shown; exit code 1. What waits and would be rejected is no failure."""
     file = written(tmp_path / "a.jsonl", season())
     result = run("correct", "remove", "l", "p1", "no", "never", "--dry-run", "--file", file)
     assert result.exit_code == 1 and "10 of 10 players would move" in result.stdout
@@ -413,8 +406,7 @@ def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_live_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ratings cannot be computed from a part; nor by another ladders file than that of the
-    workers."""
+    """A part gives no ratings; nor does another ladders file than the workers'."""
     home = partition_of("l", 3)
     place = an_empty_place(partitions=3)
     place.log.rounds[home].start = 5

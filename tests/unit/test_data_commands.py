@@ -61,9 +61,6 @@ def submit(path: Path, lines: Sequence[Line]) -> None:
     assert f"rated at the next start of `stream-rater standalone {path}`" in result.stderr
 
 
-# --- verify ---
-
-
 def test_what_is_right_is_verified(path: Path, ladders: Path) -> None:
     """Rounds and corrections, too; and once more while a process has the file."""
     assert "30 rounds replayed, 1 rejected (1 duplicate-round), 8 beliefs compared: all equal" in (
@@ -86,8 +83,7 @@ def test_what_is_right_is_verified(path: Path, ladders: Path) -> None:
 def test_a_belief_that_was_edited_by_hand_is_found(
     path: Path, how: str, counts: str, monkeypatch: pytest.MonkeyPatch, *, large: bool
 ) -> None:
-    """One that was changed, one that is missing, one too many; of a large file, in a copy, which
-    does not stay."""
+    """Changed, missing, or one too many; of a large file in a copy, which does not stay."""
     if large:
         monkeypatch.setattr(reading, "LARGE", 10)
     merged(path)
@@ -104,9 +100,7 @@ def test_a_belief_that_was_edited_by_hand_is_found(
 def test_a_sample_of_the_ladders_is_verified(
     path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With corrections and on several cores, too. A fault is found on the ladders of the sample
-    only, whether a belief differs or is one too many; it says that others are not proven. What is
-    no share is refused."""
+    """With corrections, on several cores. Faults are found there only, and it says so."""
     for no_share in ("0", "1.1", "-0.5"):
         result = run("verify", "--data", path, "--sample", no_share)
         assert result.exit_code == 2 and "--sample" in result.stderr
@@ -153,8 +147,7 @@ def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> Non
 def test_log_and_ratings_are_read_at_one_instant(
     path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the process writes during this. A writer that ends waits for readers, here not
-    long."""
+    """Whatever the process writes during this, which waits for readers when it ends."""
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     wanted = {0: PlayerColumn.of([("duels", player) for player in PLAYERS])}
     with closing(reading.DataFile(path)) as file:
@@ -176,9 +169,6 @@ def test_another_window_or_ladders_file_is_refused(
     monkeypatch.setenv("STREAM_RATER_DUPLICATE_WINDOW", "7")
     said = failed("verify", "--data", path)
     assert "it was begun with duplicate_window = 100000, here it is 7" in said
-
-
-# --- readers ---
 
 
 def test_changes_are_followed(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +201,7 @@ def test_changes_are_followed(path: Path, ladders: Path, monkeypatch: pytest.Mon
 
 
 def test_readers(path: Path) -> None:
-    """Rejections are followed with their codes and places, as on Kafka. A round is predicted by the
-    ratings in the file, a ladder is tuned on its rounds, and a correction is tried on its log:
-    nothing is written."""
+    """Rejections with code and place; predictions, tuning and a dry run: nothing is written."""
     line = done("rejected", "--data", path, "--from-start", "--count", "1")
     assert "duplicate-round" in line and "r3" in line and "round-completed partition" in line
     found = json.loads(done("rejected", "--data", path, "--from-start", "--count", "1", "--json"))
@@ -249,13 +237,9 @@ def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path)
         assert "in use by process" in done(*inspect)
 
 
-# --- rebuild ---
-
-
 @pytest.mark.parametrize("corrections", [False, True])
 def test_lost_ratings_are_computed_again(path: Path, ladders: Path, *, corrections: bool) -> None:
-    """Whatever happened to them, and the process goes on from there, with the same events as
-    without a loss. A correction may wait, and a season may have begun."""
+    """Whatever happened to them. The process goes on with the events of no loss."""
     if corrections:
         done("correct", "void", "duels", "r3", "--data", path)
         done("correct", "remove", "duels", "p7", "--batched", "--data", path)
@@ -333,12 +317,8 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
     assert "all equal" in done("verify", "--data", path)
 
 
-# --- erase, back up, write ---
-
-
 def test_an_id_is_erased(path: Path, ladders: Path) -> None:
-    """It is in no byte of the file, ratings and offsets stay, and the process goes on from there as
-    it would have."""
+    """It is in no byte of the file; ratings and offsets stay, and the process goes on as before."""
     done("correct", "void", "duels", "r3", "--data", path)
     done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
     submit(path, [a_round(n, "gertrude", "p1", round_id=f"g{n}", ladder="duels") for n in range(3)])
@@ -377,8 +357,7 @@ def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
 
 
 def test_a_backup_is_whole(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is made while a process has the file, opens, and has all that was rated by then. A file of
-    that name stays as it is, whenever it came; after a failure there is none."""
+    """With all that was rated by then; it replaces no file, and after a failure there is none."""
     to = path.with_name("backup.db")
     with rating(path, ladders):
         text = done("backup", path, to)

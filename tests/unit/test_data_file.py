@@ -21,13 +21,7 @@ from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.contract.errors import (
-    Denied,
-    LogTrouble,
-    Regrouped,
-    Unrecoverable,
-    Unusable,
-)
+from stream_rater.contract.errors import Denied, LogTrouble, Regrouped, Unrecoverable, Unusable
 from stream_rater.pipeline import ladder_history, ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Application, Apply, Event, Position
@@ -68,8 +62,7 @@ def test_a_file_keeps_its_partitions(path: Path) -> None:
 
 
 def test_only_its_user_can_read_it(path: Path) -> None:
-    """Nor what is beside it: players' ids are in all of it. Rights that were given to a file later
-    are those of the file that takes its place, too."""
+    """Nor what is beside it. Rights that were given later are kept when it is replaced."""
     with closing(Database.open(path)) as database:
         database.connection.execute("INSERT INTO meta VALUES ('any', 'thing')")
         with data_file(str(path)) as file:
@@ -95,11 +88,15 @@ except Unrecoverable as error:
 """
 
 
+def opened_elsewhere(path: Path) -> "subprocess.CompletedProcess[str]":
+    """What another process says that opens a data file."""
+    words = [sys.executable, "-c", OPEN_IT, str(path)]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=HANGS_S)
+
+
 def test_a_second_process_learns_who_has_the_file(database: Database, path: Path) -> None:
-    """It gets one line with the process, the host and the time. Afterwards it may open the file,
-    whatever the lock file says."""
-    second = [sys.executable, "-c", OPEN_IT, str(path)]
-    found = subprocess.run(second, check=False, capture_output=True, text=True, timeout=HANGS_S)
+    """In one line: the process, the host and the time. Afterwards it may open the file."""
+    found = opened_elsewhere(path)
     assert found.returncode == 1
     holder = rf"process {os.getpid()} on \S+ since 20\S+"
     used = rf"{re.escape(str(path))} is in use by {holder}"
@@ -107,13 +104,11 @@ def test_a_second_process_learns_who_has_the_file(database: Database, path: Path
     with pytest.raises(Unusable, match=holder):
         Database.open(path)
     database.close()
-    assert subprocess.run(second, check=False, timeout=HANGS_S).returncode == 0
+    assert opened_elsewhere(path).returncode == 0
 
 
 def test_files_that_are_not_ours(path: Path) -> None:
-    """A reader creates nothing, and a folder that does not exist is named. A newer format is
-    refused by writer and readers; so are the file of another program and a file of anything else.
-    Each is left as it is."""
+    """A newer format, another program's file, anything else: refused, named and left as it is."""
     with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
         connect_reader(path)
     assert not path.exists()
@@ -210,8 +205,7 @@ def test_parts_that_may_be_needed_again_stay(path: Path) -> None:
 
 
 def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
-    """Nothing of it is there, also if a machine goes on after the failure; the next turn works once
-    there is room."""
+    """Nothing of it is there, whatever goes on after the failure; the next turn works."""
     log = SqliteLog(database)
     with database.turn():
         log.submit(0, b"before")
@@ -242,8 +236,7 @@ def test_an_effect_outside_of_a_turn_is_one_transaction(database: Database) -> N
 
 
 def test_ladder_events_are_read_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With thousands of ladders, reading all of them at each round would take most of the time.
-    What a turn has taken back is forgotten."""
+    """To read thousands at each round would take too long. What is taken back is forgotten."""
     log, read = SqliteLog(database), list[bytes]()
     of_log = LadderLog.read
 
@@ -330,8 +323,7 @@ for number in range(1_000_000):
 
 
 def test_a_killed_process_loses_nothing(path: Path) -> None:
-    """It dies within a large transaction, part of which is already in the file's write-ahead
-    log. All that was committed is there, and nothing else."""
+    """It dies within a transaction that is partly in the log. All that was committed is there."""
     child = subprocess.Popen(
         [sys.executable, "-c", KEEP_ON, str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -1,11 +1,8 @@
-"""The name of a data file: one for each file, whatever leads to it, and for as long as it is in
-use. The files beside it belong to it, or are refused."""
+"""The name of a data file: one for each file while it is in use; files beside it belong to it."""
 
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -26,8 +23,7 @@ from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.standalone import Standalone
 from tests.builders.cases import cases
 from tests.builders.indexes import Index, an_event
-from tests.unit.test_data_file import OPEN_IT
-from tests.waits import HANGS_S
+from tests.unit.test_data_file import opened_elsewhere
 
 OPENED = Database.open, connect_reader
 
@@ -99,8 +95,7 @@ def test_the_lock_is_on_the_file_itself(path: Path) -> None:
     """Whoever deletes the lock file lets no second process in."""
     with closing(Database.open(path)):
         path.with_name("ratings.db.lock").unlink()
-        second = [sys.executable, "-c", OPEN_IT, str(path)]
-        found = subprocess.run(second, check=False, capture_output=True, text=True, timeout=HANGS_S)
+        found = opened_elsewhere(path)
     assert found.returncode == 1
     assert found.stderr.startswith(f"{path} is in use by another process: stop that process")
 
@@ -168,8 +163,7 @@ def test_what_an_interruption_leaves_in_the_lock_file(path: Path) -> None:
 
 
 def test_a_log_that_was_deleted(path: Path) -> None:
-    """It is not put in the place of what the index knows of: nothing is written before it is put
-    back. A backup is known to have less."""
+    """The index knows of more, so nothing is written before it is put back."""
     copy = path.with_name("copy")
     with closing(DataFile(path)) as file:
         file.copy_to(copy)
@@ -197,8 +191,7 @@ def standalone(path: Path) -> Standalone:
 
 @pytest.mark.parametrize("kind", ["backup", "plain copy"])
 def test_an_old_log_is_not_played_into_a_restored_file(path: Path, kind: str) -> None:
-    """Neither a writer nor a reader opens a copy of before beside it. The file to which it belongs
-    has all that was written."""
+    """No copy of before is opened beside it; the file to which it belongs has all."""
     copy = path.with_name("copy")
     if kind == "plain copy":
         shutil.copy(path, copy)
@@ -241,8 +234,7 @@ def test_formats_that_no_release_wrote(
 
 
 def test_copies_do_not_stay(path: Path) -> None:
-    """Whoever opens the file deletes what a killed command has left, but not the copy of one that
-    runs."""
+    """Whoever opens the file deletes what killed commands left, but no copy that is in use."""
     with closing(DataFile(path)) as file, names.copying(path) as copy:
         file.copy_to(copy)
         left = path.with_name("ratings.db.stream-rater-abcdefgh")

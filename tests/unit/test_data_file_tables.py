@@ -1,5 +1,4 @@
-"""What a data file keeps, whatever is rolled back: beliefs that are merged later, and the last
-event of each player. (How both machines use it: `simulation/test_standalone.py`.)"""
+"""What a data file keeps, whatever is rolled back: merged beliefs, and each player's last event."""
 
 import random
 from contextlib import closing, suppress
@@ -44,8 +43,7 @@ class Turned(Exception):
 @pytest.mark.usefixtures("hurried")
 @cases("seed, collide", [(0, False), (1, True), (2, False), (3, True)])
 def test_beliefs_that_are_merged(tmp_path: Path, seed: int, collide: bool) -> None:
-    """They are what a store in memory has, also after turns that were taken back, after a restart,
-    and for readers; and if players share fingerprints."""
+    """They are what a store in memory has, after rollbacks and restarts, and for readers."""
     whole = record_cache.fingerprints_of
     with pytest.MonkeyPatch.context() as patch:
         for module in (tables, record_cache) if collide else ():

@@ -1,5 +1,4 @@
-"""A ladder's rule for those who did not finish: where it is set, what is refused, and what a live
-ladder does with it."""
+"""A ladder's rule for those who did not finish: where it is set, what is refused, what it does."""
 
 import json
 from base64 import b64encode
@@ -61,8 +60,7 @@ def replayed(configs: list[EloMMR]) -> dict[str, float]:
 
 
 def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path, file: Path) -> None:
-    """From the offset of a change on by the new one. The rules differ, or this would say nothing:
-    who did not finish falls less if others tie with it."""
+    """From a change on by the new one; who did not finish falls less if others tie with it."""
     for toml, configs in (
         (RATING, [NEW] * 4),
         (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
@@ -104,8 +102,7 @@ def test_some_systems_only_tie(tmp_path: Path, file: Path) -> None:
 
 
 def test_a_word_of_a_ladder(tmp_path: Path, file: Path) -> None:
-    """A keyword as all parameters in a notebook. Another word is refused in one line with its
-    place: in a ladders file, and in a notebook."""
+    """A keyword in a notebook. Another word is refused in one line with its place, in both."""
     for word, config in (("tied-last", NEW), ("not-compared", OLD)):
         ladder = InNotebook(weight_limit=0.2, sigma_limit=80, dnf=word)  # type: ignore[arg-type]
         assert ladder.parameters == config
@@ -136,8 +133,7 @@ FINGERPRINTS = {
 
 
 def test_workers_of_older_releases_agree() -> None:
-    """On ladders that say nothing, so an upgrade does not stop; the other rule is a change. By
-    default Kerby's systems do not compare, since their likelihood says so; all others tie."""
+    """So an upgrade does not stop. By default Kerby's systems do not compare, all others tie."""
     found = {
         str(config.__struct_config__.tag): (fingerprint(config), *any_ladder(config).history("any"))
         for config in SYSTEMS

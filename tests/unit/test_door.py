@@ -1,5 +1,4 @@
-"""The door: what it answers to each request that sends a round or a correction, and what it writes
-to the log."""
+"""The door: what it answers to requests that send a round or a correction, and what it writes."""
 
 import asyncio
 import tracemalloc
@@ -43,8 +42,7 @@ async def test_a_round_is_written_as_it_was_sent(place: DoorPlace, client: Clien
 
 
 def test_terms_may_change_before_the_offset() -> None:
-    """The log may be longer than the process knows. So a round is refused only if it is rejected by
-    the terms at the known end and by all later ones, and a correction, too."""
+    """The log may be longer than is known: present terms and all later ones must refuse."""
     limits, heavy = Limits(corrections="refused"), Limits(max_weight=1e6)
     changes = Change(from_offset=2, limits=heavy), Change(from_offset=4, limits=limits)
     changing = Ladder(rating=DEFAULT_RATING, limits=limits, changes=changes)
@@ -66,10 +64,7 @@ def test_terms_may_change_before_the_offset() -> None:
 
 @at_door()
 async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Client) -> None:
-    """The valid ones are written, in order; an answer says where the mistake of the others is. A
-    batch may be JSON lines: one that is no JSON costs no other. It has neither none nor more than
-    1,000; a body that is no array is said to be none. So is an array whose brackets do not fit; an
-    element that is no JSON costs no other."""
+    """Valid ones are written in order; the others' mistakes have their place; up to 1,000."""
     bodies = [a_round("a", ladder="eu"), a_round("", ladder="eu"), a_round("b", ladder="eu")]
     answer = await client.post("/v1/rounds", bodies)
     assert answer.status == 200
@@ -178,8 +173,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 async def test_a_known_id_with_another_content(
     place: DoorPlace, client: Client, other: dict[str, Any]
 ) -> None:
-    """It is refused with the place of the first round, and with the cure: by itself, in a batch,
-    and beside the first one in the same batch. Nothing is written."""
+    """Refused with the first one's place and the cure, also in a batch. Nothing is written."""
     await client.post(AT, a_round())
     answer = await client.post(AT, a_round(**other))
     assert (answer.status, answer.code) == (409, "other-content")
@@ -197,9 +191,7 @@ async def test_a_known_id_with_another_content(
 
 @at_door()
 async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) -> None:
-    """The order of the entries and of a team, and the form of the time, say nothing else. If the
-    first round of a batch is not acknowledged, no other of its id is known either. A round of
-    another process is known by its events: other ranks are another content."""
+    """Order and the time's form say nothing else. Rounds of others are known by events."""
     team = {"team": ["bob", "cy"], "shares": [1.0, 0.5], "rank": 2}
     turned = {"team": ["cy", "bob"], "shares": [0.5, 1], "rank": 2}
     await client.post(AT, a_round(standings=[{"player": "ann", "rank": 1}, team]))
@@ -223,9 +215,7 @@ async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) 
 
 @at_door()
 async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
-    """A voided round that is posted again is not taken, since it would not count. Its state has no
-    changes any more, once the correction is decided. A batched correction is none until its batch
-    is applied."""
+    """A voided round is not taken again; its state is that once the correction is decided."""
     place.states.began([0] * PARTITIONS)
     await client.post(AT, a_round())
     for name, rank in (("ann", 1), ("bob", 2)):
@@ -255,9 +245,7 @@ async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
 
 @at_door()
 async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
-    """With code and text; it may be sent again, since a rejected record does not count as seen.
-    Waiting ends with the state at that moment. The answer about an unknown round says how to ask
-    for it; half a place is no place."""
+    """It may be sent again. Waiting ends with the state; half a place is no place."""
     await client.post(AT, a_round())
     at = RecordPlace(home("eu"), 0)
     place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
@@ -296,8 +284,7 @@ async def test_what_was_not_acknowledged_says_so(
 
 @at_door()
 async def test_no_log_yet(place: DoorPlace, client: Client) -> None:
-    """Before the log is known, nothing is taken. An upgrade is refused: the server reads no body
-    then, and an empty body must not get a final answer."""
+    """Before it is known, nothing is taken. An upgrade is refused, since its body is not read."""
     place.log.away = True
     answer = await client.post(AT, a_round())
     assert (answer.status, answer.code) == (503, "log-unavailable")
@@ -347,8 +334,7 @@ def test_too_many_rounds_are_counted_before_they_are_made(read: Any, body: bytes
 
 @at_door(serve_token="r-token")
 async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: Client) -> None:
-    """An address may have half of what may wait, the next one half of the rest. Writers wait by
-    themselves."""
+    """An address may have half of what may wait, the next half of the rest; writers wait apart."""
     place.waiting._shares = Shares(8, "requests wait here: ask without `wait`")
     await client.post(AT, a_round())
     waiting: list[Any] = []
@@ -376,8 +362,7 @@ async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: 
 
 @at_door()
 async def test_bodies_count_until_they_are_answered(place: DoorPlace, client: Client) -> None:
-    """Not only while they are received: what waits for the log stays in memory. A body that
-    announces its size takes it at once."""
+    """What waits for the log stays in memory; a body that announces its size takes it at once."""
     body = a_round("r1", filler="x" * 300)
     place.api._bodies = Shares(4 * 500, "bytes are being taken: try again")
     place.log.gate = asyncio.Event()
@@ -404,8 +389,7 @@ async def test_bodies_count_until_they_are_answered(place: DoorPlace, client: Cl
 async def test_a_foreign_name_reads_nothing_without_a_token(
     place: DoorPlace, client: Client
 ) -> None:
-    """Neither answers nor the pages for operators; a page of another site could have a name that
-    leads to this machine. With a token it may."""
+    """A page of another site could have a name that leads here. With a token it may."""
     foreign = {"host": "games.example:9109"}
     for path in (f"{AT}/r1", "/v1/ladders", "/healthz", "/readyz", "/metrics"):
         answer = await client.get(path, **foreign)

@@ -46,8 +46,7 @@ def rejection(offset: int, code: str = "bad-time", round_id: str = "r") -> Rejec
 
 
 def test_rated_once_all_players_have_changed() -> None:
-    """Earlier it is pending, although some of its events are known. A round of which all are tied
-    has no event: it is rated once it is settled."""
+    """Earlier it is pending. A round of ties has no event: it is rated once it is settled."""
     found = states()
     found.posted(RecordPlace(P, 3), "eu", "r", 2)
     assert shown(found) == ("pending", 3, [], False)
@@ -87,8 +86,7 @@ def test_an_event_may_come_before_the_acknowledgement() -> None:
 
 
 def test_what_is_known_from_others() -> None:
-    """A round that another process has written is known by its events, and complete once all that
-    concerns it has been read. By id the newest record counts that is no duplicate."""
+    """By its events, complete once all is read; by id the newest counts that is no duplicate."""
     found = states()
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     assert shown(found) == ("pending", 3, ["ann"], False)
@@ -105,8 +103,7 @@ def test_what_is_known_from_others() -> None:
 
 
 def test_no_id_is_at_the_place_of_a_correction() -> None:
-    """Whether this process sent it, or knows it by its events: such a question is not answered by
-    `pending`, and later by `rated`. Of one that was rejected, the answer says so."""
+    """Such a question is not answered by `pending` and then `rated`; a rejected one says so."""
     found = states()
     found.corrected(RecordPlace(P, 3), "eu")
     seeded = CorrectionCause(cause="players-seeded", offset=5, round_id="s")
@@ -120,9 +117,7 @@ def test_no_id_is_at_the_place_of_a_correction() -> None:
 
 
 def test_what_cannot_be_known_is_said() -> None:
-    """A round from before this process followed, or before it began again, may have had other
-    events; one without any trace is unknown, and one behind is pending or settled by its place
-    alone. The event of a correction has its offset: it is no state of a round."""
+    """What may have had other events is not complete; what left no trace is unknown."""
     found = states(known=5)
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     found.settled([8, 8])
@@ -143,9 +138,7 @@ def test_what_cannot_be_known_is_said() -> None:
 
 
 def test_corrections_that_others_send() -> None:
-    """They are known by their events. Of a round the newest correction counts, and it is about the
-    last round of the id before it. One of a player, or of a batch, says of all earlier rounds that
-    they may have other effects now. A seed is no correction."""
+    """By their events: of a round the newest counts; of a player, all earlier rounds."""
 
     def event(cause: str, offset: int, round_id: str = "") -> None:
         of = CorrectionCause(cause=cause, offset=offset, round_id=round_id)
@@ -206,8 +199,7 @@ def test_an_offset_is_included_after_all_three_rules() -> None:
 
 
 def test_what_this_process_has_read() -> None:
-    """Up to the end of events, and of rejections. The ends rise all the time, and reading makes
-    progress though it is always a little behind."""
+    """Up to the end of events and rejections; reading makes progress though the ends rise."""
     found = Settled()
     found.observe(progress(5, [10, 20], [10, 20], [100, 200], rejections=7))
     assert found.read([100, 199], [7]) == [0]
@@ -222,8 +214,7 @@ def test_what_this_process_has_read() -> None:
 
 @cases("kind", ["memory", "file"])
 def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
-    """First the last ones, then each that comes, also by who goes on there. The names are those of
-    a round, never of a correction."""
+    """First the last ones, then each that comes; the names are a round's, never a correction's."""
     path, engine = tmp_path / kind, EmbeddedEngine()
 
     def submit(value: bytes, *headers: tuple[str, bytes]) -> None:

@@ -20,9 +20,7 @@ def evidence_of(config: EloR, places: list[int], mu: list[float]) -> Any:
 
 
 def test_the_drafts_own_figures() -> None:
-    """delta = 250 and sigma* = 100 are the defaults; they yield eta of about 43.64; a newcomer has
-    a published rating of 1500 - 2 (350 - 100) = 1000 (section 4). Refused are a spread that sigma*
-    would never settle under, and parameters of other systems."""
+    """delta = 250 and sigma* = 100 yield eta of 43.64, and newcomers show 1000 (section 4)."""
     config = from_builtins({"system": "elo-r"})
     assert isinstance(config, EloR)
     _, delta2, eta2 = evidence_of(config, [1, 2], [1500.0, 1500.0])[0]
@@ -47,8 +45,7 @@ def test_the_uncertainty_settles() -> None:
 
 
 def test_ties() -> None:
-    """Full ties share a performance; split ones do not: the higher rated has a little more. A
-    thousand who all tie, ratings 10,000 apart among them: finite, not falling."""
+    """Full ties share a performance; of split ones the higher rated has a little more."""
     full, split = (
         evidence_of(EloR(ties=ties), [1, 2, 2, 3], [1500.0, 1700.0, 1400.0, 1500.0])[:, 0]
         for ties in ("full", "split")
@@ -65,10 +62,9 @@ def test_ties() -> None:
 
 
 def test_a_better_performance_later_is_worth_more_near_the_rating() -> None:
-    """Section 5 of the drafts says so of any two performances that are swapped. It holds where the
-    rating lies between the two. In general it does not: of pairs from 1300 to 3100 after ten rounds
-    at 1500, the worst loses nearly a point. Each pulls less when it is older, but what lies very
-    far away loses less of its pull than what lies at a spread's distance."""
+    """Section 5 of the drafts says so of any two performances. It holds where the rating lies
+    between them, and in general not: a counterexample loses nearly a point, since what lies far
+    away loses less of its pull by age than what lies at a spread's distance."""
     grid = np.arange(1300.0, 3101.0, 100.0)
     one, two = grid[np.triu_indices(len(grid), 1)[0]], grid[np.triu_indices(len(grid), 1)[1]]
     rules, rows = [stages.rule_of(EloR(history="full"))], np.arange(len(one))
@@ -100,10 +96,7 @@ def season(history: Any) -> dict[str, float]:
 
 
 def test_the_widest_fold_into_the_gaussian() -> None:
-    """With K factors kept mu is near the full history's: the nearer, the more are kept.
-
-    Measured here: at most 3.3, 0.29 and 0.028 points with 8, 16 and 24 kept of some 80 each.
-    """
+    """The more factors are kept, the nearer mu is: 3.3, 0.29 and 0.028 points at 8, 16 and 24."""
     full = season("full")
     for kept, points in ((8, 4.0), (16, 0.4), (24, 0.04)):
         found = season(kept)
@@ -111,8 +104,7 @@ def test_the_widest_fold_into_the_gaussian() -> None:
 
 
 def test_what_is_forgotten_wholly_leaves_a_number() -> None:
-    """Where each round widens all that was known many times, old factors vanish. A rating stays
-    one, however many rounds follow."""
+    """Where each round widens all that was known many times, a rating stays a number."""
     for part in (0.5, 0.85, 0.95, 0.999):
         config = EloR(delta=500.0, sigma_limit=500.0 * part, history=5)
         pool = Pool(Ladder(rating=config))

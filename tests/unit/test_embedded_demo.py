@@ -39,9 +39,7 @@ def honest(season: demo.DemoSeason) -> dict[str, tuple[float, float, int]]:
 
 
 def test_ratings_become_those_of_a_season_without_the_cheater(season: demo.DemoSeason) -> None:
-    """The rating changes publish these ratings, and the verification finds them in the store. In
-    the table the cheater comes first and has no rating left; then those who get the most points
-    back."""
+    """In the events and in the store. The cheater comes first and has no rating left."""
     before = {who: each.rating for who, each in season.newest.items()}
     moves = season.remove(CHEATER)
     published = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}

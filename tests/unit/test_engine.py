@@ -1,11 +1,10 @@
-"""The engine of a standalone process, on a data file without HTTP: one commit for all of a turn,
-and what is left when a turn fails."""
+"""The engine of a standalone process on a data file: one commit a turn, and what failures leave."""
 
 import random
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -71,8 +70,7 @@ class Started:
             return ends_of(reader)[0], committed_of(reader).get(0, 0), end_of_changed(reader, 0)
 
     def check(self) -> None:
-        """The file is as a sequential replay of its log. It keeps the parts of the last call, which
-        may be needed again, and the checksum of the part before; older ones are gone."""
+        """It is as a sequential replay of its log, and keeps the parts of the last call alone."""
         subscriber, parts = Subscriber(), self.process.log.parts
         with closing(connect_reader(self.path)) as reader:
             subscriber.look(reader, end_of_changed(reader, 0))
@@ -116,8 +114,7 @@ class Statements:
 
 
 def test_a_turn_is_one_commit(started: Started) -> None:
-    """The records, their ratings and their events appear at once, and only then are answered and
-    reported."""
+    """Records, ratings and events appear at once, and only then are answered and reported."""
     statements = Statements(started)
     answers = [started.submit(1), started.submit(2, 3)]
     before: list[Any] = []
@@ -153,8 +150,7 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
 
 
 def test_cancelled_records_are_dropped(started: Started) -> None:
-    """A client that waits no longer sends them again: the first ones must not stay in the queue, by
-    whatever turn that fails. A turn that has ended is not taken back."""
+    """Their client sends them again, so they must not stay; but a turn that has ended does."""
     statements = Statements(started, full())
     first, second, third = (started.submit(number) for number in (1, 2, 3))
     statements.at_commit = second.cancel
@@ -173,45 +169,30 @@ def test_after_a_failure_it_waits(started: Started) -> None:
     """Records that come do not begin a turn before the pause is over."""
     Statements(started, full())
     started.submit(1)
-    run = Run(started)
+    run = running(started)
     try:
         for _ in range(200):
             started.submit(2)
         assert len(started.process.troubles) < 50
     finally:
-        run.stop()
+        stop(started, run)
 
 
-class Run:
-    """A thread that runs the engine until it is stopped or fails."""
+def running(started: Started) -> "Future[None]":
+    """The engine runs in a thread until it is stopped or fails. Its failure is the outcome."""
+    return ThreadPoolExecutor(1).submit(started.engine.run)
 
-    def __init__(self, started: Started) -> None:
-        self.failure: list[BaseException] = []
-        self._engine = started.engine
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
 
-    def _run(self) -> None:
-        try:
-            self._engine.run()
-        except BaseException as error:
-            self.failure.append(error)
-
-    def join(self) -> None:
-        self._thread.join(STILL_S)
-        assert not self._thread.is_alive()
-
-    def stop(self) -> None:
-        self._engine.stop()
-        self.join()
+def stop(started: Started, run: "Future[None]") -> None:
+    started.engine.stop()
+    assert run.exception(STILL_S) is None
 
 
 def test_it_runs_until_it_is_stopped(started: Started) -> None:
     """What is sent is answered. Later, everything is refused."""
-    run = Run(started)
+    run = running(started)
     assert started.submit(1).result(STILL_S) == [(0, 0)]
-    run.stop()
-    assert not run.failure
+    stop(started, run)
     with pytest.raises(Full):
         started.submit(2)
 
@@ -220,25 +201,21 @@ def test_what_waits_at_the_end_is_answered(started: Started) -> None:
     """With an error: nothing was written. So nobody waits for ever."""
     answer = started.submit(1)
     started.engine.stop()
-    run = Run(started)
-    run.join()
+    assert running(started).exception(STILL_S) is None
     with pytest.raises(LogTrouble, match="nothing was written"):
         answer.result(0)
     assert started.shown() == (0, 0, 0)
 
 
 def test_a_broken_disk_ends_it(started: Started) -> None:
-    """Whether the turn is on the disk is unknown, and its records are answered so. Those behind
-    them were not written."""
+    """Its records may be written all the same, and are answered so; later ones were not."""
     unconfirmed = sqlite3.OperationalError("disk I/O error")
     unconfirmed.sqlite_errorcode = sqlite3.SQLITE_IOERR
     statements = Statements(started, unconfirmed)
     answer = started.submit(1)
     later: list[Future[list[RecordPlace]]] = []
     statements.at_commit = lambda: later.append(started.submit(2))
-    run = Run(started)
-    run.join()
-    assert [type(each).__mro__[1] for each in run.failure] == [Unrecoverable]
+    assert isinstance(running(started).exception(STILL_S), Unrecoverable)
     with pytest.raises(LogTrouble, match="it may be written all the same"):
         answer.result(0)
     with pytest.raises(LogTrouble, match="nothing was written"):
@@ -247,7 +224,7 @@ def test_a_broken_disk_ends_it(started: Started) -> None:
 
 def test_answers_are_those_of_their_records(started: Started) -> None:
     """However many come at once, from whatever thread."""
-    run = Run(started)
+    run = running(started)
     found: dict[int, Sequence[RecordPlace]] = {}
 
     def send(first: int) -> None:
@@ -259,7 +236,7 @@ def test_answers_are_those_of_their_records(started: Started) -> None:
         each.start()
     for each in senders:
         each.join(STILL_S)
-    run.stop()
+    stop(started, run)
     started.engine._stopping = False
     started.turns()
     for number, ((partition, offset),) in found.items():

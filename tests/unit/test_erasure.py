@@ -55,8 +55,7 @@ def correction(kind: str) -> Headers:
 
 
 def test_the_id_is_found_however_it_is_spelt() -> None:
-    """With escapes in JSON, and in MessagePack. All else keeps its bytes, and who is not named is
-    the same object."""
+    """With escapes and in MessagePack; all else keeps its bytes, and others their object."""
     escaped = as_json().replace(b'"ann"', b'"\\u0061nn"')
     assert renamed(escaped) == as_json(*ranked([1, 2], ["x-1", "bob"]))
     packed = as_msgpack({"team": ["ann", "cy"], "rank": 1}, {"player": "ann", "rank": 2}, more=7)
@@ -96,8 +95,7 @@ def test_corrections_name_players_in_their_own_fields(kind: str, fields: dict[st
 
 
 def test_seeds_and_resets_name_players() -> None:
-    """In rows, whose other fields keep their bytes, or in a field. A round has no such rows: what
-    it says there is somebody's own."""
+    """In rows, whose other fields keep their bytes, or in a field; a round has no such rows."""
     seed = b'{"players":[{"player":"bob","mu":1.50},{"player":"ann","mu":1e3}],"ladder":"ann"}'
     kind = correction("players-seeded")
     assert renamed(seed, kind) == seed.replace(b'"player":"ann"', b'"player":"x-1"')
@@ -212,8 +210,7 @@ TAKEN = [True, False, False, True]
 
 
 def test_each_record_stays_at_its_offset() -> None:
-    """Where one was rejected, or none is, there is an empty one. Nobody can forget the verdict of a
-    correction."""
+    """Where one was rejected, or none is, is an empty one. No verdict can be forgotten."""
     assert AcceptedRecords(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
     rewriting = LogRewriter(TO)
     found = [*rewriting.feed(LOG[:2], TAKEN[:2]), *rewriting.feed(LOG[2:], TAKEN[2:])]
@@ -228,8 +225,7 @@ def test_each_record_stays_at_its_offset() -> None:
 
 
 def test_what_the_log_says_of_the_player() -> None:
-    """In accepted records: how many name the player, where the pseudonym is, and the id remains.
-    They are counted by kind; seeds are shown only where there are some."""
+    """How many accepted records name the player, by kind; where the pseudonym is; what remains."""
     mentions = Mentions(None)
     log = [*LOG, record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
     mentions.read(log, [*TAKEN, True], TO)
@@ -255,8 +251,7 @@ def test_what_the_log_says_of_the_player() -> None:
 
 
 def test_the_pseudonym_comes_where_the_id_came() -> None:
-    """Among accounts that were merged into the same one, but for that one. The lesser name of two
-    who meet in a round stays."""
+    """Among accounts merged into the same one: the lesser name of two who meet stays."""
     merged = EditsSoFar()
     for each in ("bob", "ann", "cy"):
         merged.change(each, "zoe")
@@ -288,8 +283,7 @@ def digest(corrected: bool, **fields: float) -> bytes | None:
 
 
 def test_all_of_a_belief_is_compared() -> None:
-    """On a ladder with corrections, all but what they set in their own way. Every difference is
-    reported: who is missing, too many, or another."""
+    """With corrections, all but what they set in their own way. All differences are reported."""
     for name in ("mu", "sigma", "time", "season", "rounds"):
         assert digest(False, **{name: 5}) != digest(False), name
         assert digest(True, **{name: 5}) != digest(True), name
@@ -312,8 +306,7 @@ def test_all_of_a_belief_is_compared() -> None:
 
 
 def test_a_pseudonym_is_random_unless_it_is_named() -> None:
-    """It says nothing of the id. Ratings of another kernel cannot be compared: a rebuild would give
-    others."""
+    """It says nothing of the id. Ratings of another kernel cannot be compared."""
     first, second = (pseudonym_of("ann", None).name for _ in range(2))
     assert first != second and first.startswith("erased-") and len(first) == len("erased-") + 16
     assert pseudonym_of("ann", "x").name == "x"

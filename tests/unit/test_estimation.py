@@ -1,5 +1,4 @@
-"""A wave's priors and parts, round by round as their definition has them; and rounds come after
-every earlier one that shares a player, and after no other."""
+"""A wave's priors and parts by definition; rounds come after earlier ones of their players."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -32,8 +31,7 @@ _OF_PRIORS = ("mu", "sigma", "time", "season")
 
 
 def test_headers_come_in_the_order_of_the_players() -> None:
-    """The order of the shards does not matter. A shard that cannot be read is reported, and only
-    that shard."""
+    """Whatever order the shards have. A shard that cannot be read is reported, and only that."""
     pending = pending_of([4, 4, 4])
     beliefs = newcomers(12, 0, 1500.0, 350.0, coded=True)
     beliefs.header["rounds"] = np.arange(12)
@@ -150,9 +148,6 @@ def test_a_round_that_no_kernel_can_rate_is_named(monkeypatch: pytest.MonkeyPatc
     assert "\n" not in str(caught.value)
 
 
-# --- which rounds are next ------------------------------------------------------------------------
-
-
 class ByTicket(RoundGraph):
     """With the players of each ticket."""
 
@@ -198,8 +193,7 @@ def test_only_a_candidate_can_be_finished() -> None:
 
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finished rounds take no more memory than those that wait. Two players of one fingerprint: in
-    one round they block nobody, in two the later round waits."""
+    """As much as for those that wait. Two players of one fingerprint block only in two rounds."""
     monkeypatch.setattr(backlog, "COMPACT_AFTER", 3)
     waves = ByTicket()
     waves.enter((0, crowd("zy")), (1, crowd("z")))
@@ -225,8 +219,7 @@ rounds = st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=4), m
 
 @given(rounds, st.integers(0, 2**32))
 def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed: int) -> None:
-    """Rounds that share no player with an earlier unfinished one, whatever order they finish in.
-    Finished rounds leave nothing behind."""
+    """Rounds without a player of an earlier unfinished one; finished ones leave nothing behind."""
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog, "COMPACT_AFTER", rng.randint(0, 5))

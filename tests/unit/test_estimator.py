@@ -71,8 +71,7 @@ def opened(
     starts: Mapping[int, int] | None = None,
     remains: ports.OffsetEvidence | None = None,
 ) -> ports.Seek:
-    """Answer all that opening partitions takes; returns where reading begins. `remains`: where it
-    looks for offsets that were forgotten."""
+    """Answer all that opening takes; `remains`: where it looks for offsets that were forgotten."""
     found = {p: None if c is None else ports.SourceCommit(c) for p, c in committed.items()}
     hand.answer(ports.CommittedSource, found, partitions=frozenset(committed))
     if remains is not None:
@@ -126,12 +125,8 @@ def parts_sent(hand: ByHand, *offsets: int) -> Scatter:
     return hand.answer(Scatter, list(offsets))
 
 
-# --- opening and starting over ---
-
-
 def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Recorder) -> None:
-    """And reads the W offsets before c again. Rounds that were deleted unread are reported, also
-    where nothing was ever finished; reading begins where the log does."""
+    """And reads the W offsets before c again. Rounds that were deleted unread are reported."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     assert opened(hand, committed={0: 10}).offsets == {0: 7}
     hand.expect(Poll)
@@ -149,9 +144,7 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Rec
 
 
 def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """It opens a new producer and reads c and the floors again; the round is read again, too. A
-    partition that is lost in that time is not opened: seeking what is no longer owned could fail
-    for ever."""
+    """It reads c, the floors and the round again. A partition lost meanwhile is not opened."""
     owning(hand, 0)
     read(hand, round_at(0, "a", "b"))
     hand.fail(ReadPriors, StoreTrouble("gone"))
@@ -201,9 +194,6 @@ def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
     }  # fmt: skip
 
 
-# --- waits ---
-
-
 def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
     """Below the floor only positions are looked at, which is cheap."""
     owning(hand, 0, ends=(5, 0))
@@ -216,9 +206,6 @@ def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
         0: [("ladder-0", ZERO[0])], 1: [("ladder-0", ONE[0])],
     }  # fmt: skip
     hand.expect(Scatter)
-
-
-# --- refusals and bounds ---
 
 
 def test_belief_of_another_version_holds_up_its_shard_only(
@@ -250,8 +237,7 @@ def test_uninformative_round_is_done_at_once(hand: ByHand) -> None:
 
 
 def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
-    """Memory is bounded: a few waves. One partition with many stops no other. It rests behind a
-    round that never gets ready, too: nothing after that can be committed."""
+    """After a few waves; one partition with many, or behind an unready round, stops no other."""
     owning(hand, 0, ends=(5, 5))
     most = READ_AHEAD * 4
     read(hand, *(round_at(i, "a", "b") for i in range(most // 2)))
@@ -315,13 +301,8 @@ def test_large_slices_travel_in_chunks() -> None:
     assert len(priors(hand, applied=8).players[0]) == 2
 
 
-# --- a flood of rejections ---
-
-
 def test_a_flooded_partition_rests(observer: Recorder) -> None:
-    """Until its bucket has leaked; its neighbour is read on, and what was rejected is committed.
-    One that is lost rests no more: the worker that gains it starts to count again, even if it is
-    the same one."""
+    """Until its bucket has leaked; its neighbour is read on. Whoever gains it counts anew."""
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0, 1)
     read(hand, *(Record(0, offset, b"junk") for offset in range(13)), now_s=100.0)

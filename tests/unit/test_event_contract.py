@@ -1,5 +1,4 @@
-"""deploy/asyncapi.yaml: what `make contract` writes, and what the service reads and sends; how ids
-join, times parse and headers read."""
+"""deploy/asyncapi.yaml: what the service reads and sends; ids, times and headers."""
 
 import copy
 import math
@@ -80,8 +79,7 @@ def headers(message: str) -> Any:
 
 
 def test_it_is_what_is_written() -> None:
-    """Nobody edits it by hand, and `make contract` was run after the last change. Its channels are
-    the topics; what travels between the stages is nobody's business."""
+    """`make contract` was run after the last change. Its channels are the public topics."""
     assert event_contract.DOCUMENT.read_text() == event_contract.text()
     addresses = {channel["address"] for channel in DOCUMENT["channels"].values()}
     assert addresses == {
@@ -103,8 +101,7 @@ def test_asyncapis_parser_reads_it() -> None:
 
 
 def test_the_types_schemas_are_in_it() -> None:
-    """What is added only narrows: every property and every required field stays as it is. Our own
-    events get descriptions only."""
+    """What is added only narrows; our own events get descriptions only."""
     corrections = (*KINDS.values(), *SEEDS.values(), *event_contract.OF_SEASONS.values())
     _, documented = msgspec.json.schema_components(
         [events.RoundCompleted, events.RatingChanged, *corrections],
@@ -126,8 +123,7 @@ def test_the_types_schemas_are_in_it() -> None:
 
 
 def test_rounds_are_valid_by_the_schema_as_by_the_service() -> None:
-    """Every round that is odd but within the contract is valid. The schema refuses every mistake
-    that a schema can find; the exceptions are ones."""
+    """What is odd but in the contract is valid; every mistake that a schema can find is one."""
     rounds = payload("roundCompleted")
     for fields in VALID:
         rounds.validate(msgspec.to_builtins(event(**fields)))
@@ -324,8 +320,7 @@ def whole_change() -> dict[str, Any]:
 
 
 def test_what_an_event_may_have() -> None:
-    """The season, and why there was no round; neither is ever null. No other field may be left out,
-    rank neither: it is null. Subscribers read which event counts."""
+    """Season and cause, never null; no other may be left out. It says which event counts."""
     offset = DOCUMENT["components"]["schemas"]["RatingChanged"]["properties"]["offset"]
     counts = "keeps a player's event with the greatest offset on each ladder, whatever comes"
     assert counts in offset["description"]
@@ -356,8 +351,7 @@ def test_rejections_have_the_documented_headers() -> None:
 
 
 def test_a_rejection_names_the_later_record_that_decided_and_carries_its_rounds_trace() -> None:
-    """If there is one. The reader of the headers finds the offset after it, and otherwise the one
-    after the rejected record. The contract knows a valid trace."""
+    """Its reader finds the offset after that one; the contract knows a valid trace."""
     own = Rejection(Record(3, 7, b"bad", received_s=1.0), "unknown-round", "no such round")
     later = replace(own, decided_at=11)
     sent = [rejection_headers(each, events.ROUND_COMPLETED) for each in (own, later)]
@@ -378,8 +372,7 @@ def test_a_rejection_names_the_later_record_that_decided_and_carries_its_rounds_
 
 
 def test_escapes_and_headers() -> None:
-    """What separates, tags or escapes is percent-encoded. The first header of a name counts; none,
-    or one without a value, is the empty string."""
+    """What separates, tags or escapes is percent-encoded. The first header of a name counts."""
     assert events.escape("a:b{c}d%e/é ") == "a%3Ab%7Bc%7Dd%25e/é "
     given_headers = [("a", b"1"), ("b", b"\xff"), ("a", b"2")]
     assert [header(given_headers, name) for name in "abc"] == ["1", "\ufffd", ""]

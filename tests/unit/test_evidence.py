@@ -1,6 +1,4 @@
-"""The paper's experiments again, and Kerby's: how systems are tuned for them, what the tables say,
-and volatility farming, for which Topcoder pays and Elo-MMR does not. `evidence --only games` as
-typed: results are kept as they come, found again, and bounded in time."""
+"""The paper's experiments and Kerby's again: tuning, tables, farming; `evidence --only games`."""
 
 import math
 from dataclasses import replace
@@ -28,81 +26,25 @@ from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from tests import tables
-from tests.benchmarks.lab import evidence, figures, games, games_tables, peers, saved
-from tests.benchmarks.lab.contestants import LEFT_OUT
-from tests.benchmarks.lab.dealt import in_blocks
-from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST, last
+from tests.benchmarks.lab import evidence, games, games_tables, peers
+from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST
 from tests.benchmarks.lab.game import Game, games_of
 from tests.benchmarks.lab.games import Bounds
-from tests.benchmarks.lab.kerby import METHODS, seasons
+from tests.benchmarks.lab.kerby import METHODS
 from tests.benchmarks.lab.report import load
-from tests.benchmarks.lab.saved import Saved, Unfinished, digest_of
+from tests.benchmarks.lab.saved import Saved, Unfinished
 from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done, run
-from tests.rounds import Reader, as_json, event, ranked
+from tests.rounds import Reader, event, ranked
 from tests.tables import kendall_tau
-from tests.unit.test_season import sessions
-
-
-def test_a_short_first_part_tunes_nothing_to_an_end_of_its_range() -> None:
-    """As games are tuned: parameters leave their first guess only as far as the rounds say. Those
-    that fit best are at an end here, and lose a point of order on the other rounds. Where nobody
-    has played five rounds in the first part, as in the paper's synth-large, all rounds count."""
-    for kind in (Kind(40, 40, 40), Kind(600, 50, 600)):
-        data = evidence.DataSet("short", list(in_blocks(season(kind, 1))))
-        found, first = evidence.tuned(data, "codeforces", 60), evidence.first_guess("codeforces")
-        assert found.at_ends == () and found.config != first, kind
-        by_first_guess, tuned = (
-            averages(evaluate(data.sessions, each).scored(evidence.TRAIN))["pair_inversion"]
-            for each in (first, found.config)
-        )
-        assert by_first_guess is not None and tuned is not None
-        assert tuned > by_first_guess - 0.2, kind
-
-
-def test_the_table_of_accuracy() -> None:
-    """What ended at an end of its range is said beside the figures that it made. The figures of the
-    paper stand beside seasons as large as its own, in their own column, a dash where there is
-    none."""
-    data = evidence.DataSet("mine", list(season(Kind(9, 12, 3), 1)))
-    effort = replace(evidence.QUICK, trials=1)
-    entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, None, lambda _: None)
-    ended = [entries[0], replace(entries[1], at_ends=("beta", "sigma_drift"))]
-    lines = figures.accuracy(ended, beside_paper=False)
-    (line,) = (each for each in lines if each.startswith("| mine | bar |"))
-    assert line.startswith("| mine | bar | beta, sigma_drift |")
-    (other,) = (each for each in lines if each.startswith("| mine | elo-mmr |"))
-    assert other.startswith("| mine | elo-mmr | – |")
-    large = evidence.DataSet("synth-large", data.sessions)
-    entries = evidence.accuracy(large, ["elo-mmr", "bar"], effort, None, lambda _: None)
-    printed = [line for line in figures.accuracy(entries, beside_paper=True) if line[:2] == "| "]
-    columns = [line.rsplit("|", 2)[1] for line in printed]
-    assert columns == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
-
-
-def test_evidence_compares_all_systems_on_the_same_outcomes() -> None:
-    """Draws are outcomes for all, whether or not a system has a draw margin."""
-    lines = (
-        as_json(*ranked([1, 1 if i % 3 else 2], [f"p{i % 4}", f"p{4 + i % 5}"]), round_id=f"r{i}")
-        for i in range(60)
-    )
-    data = evidence.DataSet("mine", sessions(*lines)[0])
-    effort = replace(evidence.QUICK, trials=5)
-    for systems in (["trueskill"], ["trueskill", "elo-mmr"]):
-        entries = evidence.accuracy(data, systems, effort, None, lambda _: None)
-        assert len({each.of for each in entries}) == 1
-        assert (entries[0].of.drawn > 0, entries[0].of.drawn_left_out) == (True, 0)
-        report = "\n".join(figures.accuracy(entries, beside_paper=False))
-        assert "draws were left out" not in report
 
 
 @pytest.mark.slow
 def test_the_first_guess_is_good_everywhere() -> None:
-    """On real games, teams, races, and small and large rounds: of a grid, that of Elo-MMR has the
-    least greatest regret, which is what a game's log loss has over the least."""
+    """Of a grid, that of Elo-MMR has the least greatest regret in log loss on real games."""
     games: list[Game] = []
     for name, rounds, cut in (("cwl", None, ()), ("formula-one", None, ()),
                               ("map-rando", None, ()), ("codeforces", 40, (2, 5, 20))):  # fmt: skip
@@ -129,21 +71,6 @@ def test_the_first_guess_is_good_everywhere() -> None:
     assert min(regret, key=lambda point: regret[point]) == (GOOD_WEIGHT, GOOD_SIGMA)
 
 
-# --- farming --------------------------------------------------------------------------------------
-
-
-def test_last_of_all_who_finished() -> None:
-    """Behind everyone with a rank, before those without; the others stay as they were."""
-    for places, who, rows, after in (
-        ([1, 2, 3], 0, [1, 2, 0], [2, 3, 4]), ([1, 1, 3], 1, [0, 2, 1], [1, 3, 4]),
-        ([1, 2, 3], 2, [0, 1, 2], [1, 2, 4]), ([1, 2, 0], 0, [1, 0, 2], [2, 3, 0]),
-        ([1, 2, 0], 2, [0, 1, 2], [1, 2, 3]),
-    ):  # fmt: skip
-        (session,), _ = sessions(as_json(*ranked(places)))
-        changed = last(session, who)
-        assert (changed.rows.tolist(), changed.rounds[0].place.tolist()) == (rows, after), places
-
-
 def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
     """Figure 2, on a made-up season: hundreds of points there, and never a point here."""
     data, row = evidence.made_up_farm()
@@ -159,8 +86,6 @@ def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
     penalty = -ahead[-HARVEST:]  # decays once honest play resumes
     assert penalty[-1] < 0.5 * penalty.max()
 
-
-# --- Kerby's tables, and what `tune` searches of his systems --------------------------------------
 
 COUNT, FIRST = 60, 35
 KERBY = sorted(system for system in SPACES if len(WIDE[system]) > len(SPACES[system]))
@@ -179,9 +104,7 @@ def made_up_races() -> list[dict[str, Any]]:
 
 
 def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
-    """Each method as pairs counted one by one have it, in each season by itself; beside the note's
-    figures. TrueSkill is in order of mu less two sigmas where the note has that. What is kept
-    between rounds has single precision, which may turn one of some 300 pairs around."""
+    """By pairs counted one by one, in each season; beside the note's figures."""
     as_file(tmp_path / "mine.jsonl", made_up_races())
     done("evidence", tmp_path, "--out", tmp_path, "--only", "kerby", "--season", FIRST)
     text = (tmp_path / "report.md").read_text()
@@ -199,27 +122,14 @@ def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
         assert note_season_1 == ("–" if method.season_1 is None else f"{method.season_1:.4f}")
 
 
-def test_the_whole_file_is_a_season_unless_one_is_given() -> None:
-    """And no round is lost between two."""
-    data = evidence.DataSet("mine", list(season(Kind(20, COUNT, 6), 4)))
-    ((name, whole),) = seasons(data, None)
-    assert name == "mine" and sum(len(each.rounds) for each in whole) == COUNT
-    (_, first), (_, later) = seasons(data, FIRST)
-    numbers = [n for part in (first, later) for each in part for n in each.numbers.tolist()]
-    assert sorted(numbers) == list(range(COUNT)) and len(first) == FIRST
-
-
 @pytest.mark.slow
 def test_kerbys_tables_on_his_rounds(shared: Path) -> None:
-    """Each method has about the Kendall tau that the note gives: the lower, the better. TrueSkill
-    less two sigmas is first, Thurstone the best plain one, averaged pairs are last. All adaptations
-    gain: the anchor most; less the table of learning rates; the floor, too, but not Thurstone.
+    """Each method has about the Kendall tau that the note gives: the lower, the better. The anchor
+    gains most, the rates less, and the floor, though not for Thurstone.
 
-    The data lacks the season's boundary, and has as strangers the deleted players that the note
-    leaves out. In Plackett-Luce the note's program takes each one's chance of being worse than all
-    who finished as independent, where we take P(max < min), the note's own formula; so farthest are
-    its figures, by 0.0018, and in the note it is just before the sum of pairs, here just behind.
-    (TrueSkill's mu, 0.0054 off, by default 0.0052, is of another variant, which treats ties else.)
+    The data lacks the season's boundary, and has the deleted players that the note leaves out. The
+    note's Plackett-Luce takes the chances of being worse than all as independent, we P(max < min):
+    so its figures are farthest, by 0.0018. TrueSkill's mu is of a variant with other ties.
     """
     first, _ = tables.seasons(shared)
     tau = {name: kendall_tau(method.config, first) for name, method in METHODS.items()}
@@ -241,9 +151,7 @@ def test_kerbys_tables_on_his_rounds(shared: Path) -> None:
 
 
 def test_the_search_begins_without_adaptations() -> None:
-    """His systems have all his adaptations: the first rating, the anchor, the rates and the floor.
-    The search begins as the system is by itself; and every point is a configuration that reads as
-    itself."""
+    """All adaptations are searched, from the plain system on; every point reads as itself."""
     assert KERBY == ["elo", "pairwise-elo", "plackett-luce", "thurstone"]
     names = {"learning_rate", "initial_mu", "anchor", "rate_above", "rate_far_above", "floor"}
     assert all(WIDE[system] == SPACES[system] for system in SPACES.keys() - set(KERBY))
@@ -279,8 +187,7 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
 
 
 def test_tune_finds_an_anchor(tmp_path: Path) -> None:
-    """Where newcomers are worse than all others, an anchor pays; a learning rate alone cannot say
-    it. The file that is written has it, and `evaluate` reads it."""
+    """Where newcomers are worse than all others a rate alone cannot say it; `evaluate` reads it."""
     random, rounds = np.random.default_rng(2), list[dict[str, Any]]()
     skill = {f"p{i}": 2.0 for i in range(12)}
     for number in range(240):
@@ -319,8 +226,6 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]
 
 
-# --- games as typed -------------------------------------------------------------------------------
-
 QUICK = ("--only", "games", "--quick", "--workers", "1")
 
 
@@ -356,27 +261,6 @@ def read_results(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("no_peers")
-def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> None:
-    """Each file is played as it is, and cut where it has no teams. One line names the missing
-    peers."""
-    out = tmp_path / "out"
-    played(data, "--out", out, "--cut", "3,2", "--teams", "1", "--system", "glicko",
-             "--system", "elo-mmr")  # fmt: skip
-    report, found = (out / "report.md").read_text(), read_results(out)
-    names = ["singles", "singles, 2", "singles, 3", "singles, 1 against 1", "teams"]
-    assert [each["game"] for each in found["games"]] == names
-    for name in names:
-        for system in ("glicko", "elo-mmr"):
-            assert len([line for line in report.splitlines() if line.startswith(f"| {name} | ")
-                        and f"{system}" in line.split("|")[2]]) == 2 + 1  # fmt: skip
-    (line,) = [line for line in report.splitlines() if "Not installed" in line]
-    assert all(peer in line for peer in peers.SPACES)
-    assert line.removeprefix("- ") in found["notes"]
-    assert "## Accuracy" not in report and "## Games" in report
-    assert "- teams: 4 rounds to tune on, which say little." in report
-
-
-@pytest.mark.usefixtures("no_peers")
 def test_a_second_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is tuned again where the results are kept, and the figures are the same."""
     out = tmp_path / "out"
@@ -387,26 +271,11 @@ def test_a_second_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert read_results(out) == first and len(list((out / "saved").iterdir())) == 2
 
 
-@pytest.mark.usefixtures("no_peers")
-def test_ours_is_marked(data: Path, tmp_path: Path) -> None:
-    """Among all systems worth comparing, in the table and in the JSON."""
-    out = tmp_path / "out"
-    played("--data", data, "--out", out)
-    report = (out / "report.md").read_text()
-    for each in read_results(out)["games"]:
-        wanted = set(SPACES) - LEFT_OUT | {"trueskill+newcomers"}
-        assert {system["system"] for system in each["systems"]} == wanted
-        assert f"| {each['game']} | **{each['ours']}** | tuned |" in report
-        assert report.count(f"| {each['game']} | **") == 2
-
-
 def test_the_folder_is_named_once(data: Path) -> None:
     """Neither twice nor not at all; sizes are whole numbers of two and more."""
     for words in ((), (data, "--data", data), (data, "--cut", "1"), (data, "--cut", "two")):
         assert run("evidence", *words, *QUICK).exit_code == 2
 
-
-# --- results that are kept ------------------------------------------------------------------------
 
 SEASON = list(season(Kind(players=20, rounds=40, per_round=6), 3))
 BOUNDS = Bounds(10)
@@ -456,32 +325,3 @@ def test_whatever_decides_a_result_is_in_its_key(
     kept.store(game(), OwnSystem("glicko"), BOUNDS, outcome)
     assert kept.load(game(), OwnSystem("glicko"), BOUNDS) == outcome
     assert kept.load(other, system, bounds) is None
-
-
-def test_other_code_has_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other kernels, and other modules of the evaluation."""
-    kept = Saved(tmp_path)
-    kept.store(game(), OwnSystem("glicko"), BOUNDS, Unfinished("glicko", 1.0))
-    for name, value in (("KERNEL_VERSION", 10**6), ("_code", lambda: "another")):
-        with monkeypatch.context() as patched:
-            patched.setattr(saved, name, value)
-            assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is None
-    assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is not None
-
-
-def test_every_column_of_the_rounds_is_in_the_digest() -> None:
-    """One number in one of them is another."""
-    digests, base = {digest_of(game())}, SEASON[-1]
-    names = [
-        name for name in base.rounds.__struct_fields__
-        if isinstance(getattr(base.rounds, name), np.ndarray) and getattr(base.rounds, name).size
-    ]  # fmt: skip
-    for name in names:
-        column = getattr(base.rounds, name).copy()
-        column[-1] = column[-1] == 0
-        rounds = type(base.rounds)(*[
-            column if each == name else getattr(base.rounds, each)
-            for each in base.rounds.__struct_fields__
-        ])  # fmt: skip
-        digests.add(digest_of(game([*SEASON[:-1], replace(base, rounds=rounds)])))
-    assert len(digests) == 1 + len(names) > 4

@@ -1,5 +1,4 @@
-"""The examples: predictions, line-ups, the made-up season and the ladders file; the matchmaking
-example as typed, with its ladder, its teams, and how much form varies."""
+"""The examples: predictions, line-ups, season, ladders file, and matchmaking as typed."""
 
 import itertools
 import json
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from demonstration.corner import NoCorner, with_database
 from demonstration.figures import Phase, agreement, percentile
 from examples import game_backend, matchmaking
 from examples.game_backend import Season, players_of
@@ -32,13 +30,8 @@ LADDERS = EXAMPLES / "ladders.toml"
 STRONG, WEAK = Rating(mu=1800.0, sigma=80.0), Rating(mu=1500.0, sigma=80.0)
 
 
-# --- win_probability ------------------------------------------------------------------------------
-
-
 def test_chances_of_both_sides_add_up_to_one() -> None:
-    """Whoever is asked about first; equals win half of the time. Sides of unequal size are compared
-    by deviations from the initial rating, as in rating, and a team is the sum of its members. No
-    lead is too large."""
+    """Equals win half of the time; sides are compared by deviations from the initial rating."""
     ours = win_probability([STRONG], [WEAK])
     assert ours + win_probability([WEAK], [STRONG]) == pytest.approx(1.0, abs=1e-15)
     assert win_probability([WEAK], [WEAK]) == 0.5
@@ -50,8 +43,7 @@ def test_chances_of_both_sides_add_up_to_one() -> None:
 
 
 def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
-    """Phi(1) = 0.8413, the share of a normal variable below one sigma. The same lead says less when
-    less is known."""
+    """Phi(1) = 0.8413. The same lead says less when less is known."""
     a, b = Rating(mu=1700.0, sigma=60.0), Rating(mu=1500.0, sigma=80.0)
     beta = math.sqrt((200.0**2 - 60.0**2 - 80.0**2) / 2.0)
     expected = 0.8413447460685429
@@ -61,8 +53,7 @@ def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
 
 
 def test_beta_of_is_the_spread_that_the_rating_system_takes() -> None:
-    """From weight_limit and sigma_limit to beta and, through the service's own formula, back. BETA
-    and NEWCOMER are what the service starts from."""
+    """From the limits to beta and back. BETA and NEWCOMER are what the service starts from."""
     for weight, sigma, drift in ((0.2, 80.0, 0.0), (0.1, 70.0, 3.0)):
         beta, gamma = beta_of(weight, sigma), math.sqrt(weight) * sigma
         assert EloMMR(beta=beta, gamma=gamma).limits == pytest.approx((weight, sigma))
@@ -71,9 +62,6 @@ def test_beta_of_is_the_spread_that_the_rating_system_takes() -> None:
     first = (DEFAULT_RATING.initial_mu, DEFAULT_RATING.initial_sigma)
     assert (NEWCOMER.mu, NEWCOMER.sigma) == first
     assert NEWCOMER.shown == rule_of(DEFAULT_RATING).rating(NEWCOMER.mu, NEWCOMER.sigma)
-
-
-# --- line-ups -------------------------------------------------------------------------------------
 
 
 def a_table(count: int, seed: int = 1) -> Table:
@@ -92,8 +80,7 @@ def least_gap(table: Table) -> float:
 
 
 def test_teams_are_even() -> None:
-    """Small ones as even as they can be; large ones within a tenth of the spread of a single
-    player. They are of one size, and do not depend on the order of the names."""
+    """Small ones as even as can be, large ones nearly; of one size, whatever the names' order."""
     for count in (2, 4, 6, 8, 12, 14, 16, 40):
         table = a_table(count)
         ours, theirs = matchmaking.even_teams(list(table), table)
@@ -108,8 +95,7 @@ def test_teams_are_even() -> None:
 
 
 def test_who_can_be_in_a_team() -> None:
-    """An even number of different players: anything else is refused, not guessed. Who has not
-    played counts as a newcomer: the strong player is not put beside the stronger of the others."""
+    """An even number of different players. Who has not played counts as a newcomer."""
     for players in ([], ["a"], ["a", "b", "c"], ["a", "a"]):
         with pytest.raises(ValueError, match="even number of different players"):
             matchmaking.even_teams(players, {})
@@ -128,14 +114,10 @@ def test_lobbies_hold_everybody_once_in_order_of_rating() -> None:
         assert flat == sorted(flat, reverse=True)
 
 
-# --- the local table ------------------------------------------------------------------------------
-
-
 def a_change(
     player: str, rounds: int, mu: float, ladder: str = "a", offset: int | None = None
 ) -> dict[str, object]:
-    """What the table takes of an event: of this many rounds, the last one at the offset, which is
-    ten times as great if it is not given."""
+    """What the table takes of an event of so many rounds, at ten times this offset by default."""
     return {"ladder": ladder, "player": player, "mu": mu, "sigma": 80.0, "rating": mu - 1.0,
             "rounds": rounds, "provisional": rounds < 5,
             "offset": 10 * rounds if offset is None else offset}  # fmt: skip
@@ -155,8 +137,7 @@ def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
 
 
 def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
-    """After shards were added, old events are in another partition: any order between two is
-    possible. Players and ladders count apart. An offset of 0 is one."""
+    """After shards were added, any order between two is possible. Ladders count apart."""
     old = [a_change("ann", 2, 1450.0), a_change("ann", 3, 1500.0)]
     new = [a_change("ann", 4, 1600.0), a_change("ann", 9, 1700.0)]
     others = [a_change("bob", 1, 1510.0, offset=0), a_change("ann", 1, 1520.0, "b")]
@@ -170,8 +151,7 @@ def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
 
 
 def test_a_correction_counts_although_it_takes_rounds_away() -> None:
-    """It is newer by its offset, and has fewer rounds, down to none; a round after it is newer
-    still."""
+    """It is newer by its offset, and may leave no round; a round after it is newer still."""
     events = [
         a_change("ann", 3, 1500.0, offset=30), a_change("ann", 2, 1450.0, offset=40),
         a_change("ann", 3, 1480.0, offset=50), a_change("ann", 0, 1400.0, offset=60),
@@ -203,9 +183,6 @@ def test_a_player_who_was_erased_is_forgotten() -> None:
     assert set(ratings.table("l:1")) == {"bob"}
 
 
-# --- the matchmaking example as typed -------------------------------------------------------------
-
-
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ratings of one ladder, without a Kafka."""
@@ -231,9 +208,7 @@ def run_example(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
 
 
 def test_matchmaking_as_typed(followed: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt ladder is no newcomer with even chances: it is an error, with names like it.
-    Provisional ratings are shown as such. Given teams are scored as they are; nobody plays in
-    both."""
+    """A misspelt ladder is an error with names like it; provisional ratings are shown so."""
     code, out, err = run_example(capsys, "--ladder", "rankd-eu", "--players", "ann,bob")
     assert (code, out) == (2, "")
     assert err == "matchmaking: nobody has played on rankd-eu; ladders like it: ranked-eu\n"
@@ -268,9 +243,6 @@ def test_the_spread_is_the_ladders(
             matchmaking.beta_for(file, ladder)
 
 
-# --- the season -----------------------------------------------------------------------------------
-
-
 def test_a_seed_gives_the_same_players_and_results() -> None:
     """All but ids and times."""
     rounds = [[each["standings"] for each in Season(7).rounds(50)] for _ in range(2)]
@@ -280,8 +252,7 @@ def test_a_seed_gives_the_same_players_and_results() -> None:
 
 
 def test_rounds_are_valid_for_the_example_ladders() -> None:
-    """The service rates every round of a season, so that one rating change a player follows. And
-    `submit` and `rate` take all of rounds.jsonl."""
+    """The service rates each of a season; `submit` and `rate` take all of rounds.jsonl."""
     reader = Reader(read_ladders(LADDERS))
     kinds: set[str] = set()
     for finished in Season(3).rounds(300):
@@ -302,9 +273,6 @@ def test_examples_are_self_contained() -> None:
         assert "stream_rater" not in source and "from local" not in source
 
 
-# --- the demo's figures ---------------------------------------------------------------------------
-
-
 def test_a_phase_counts_and_times_what_arrives() -> None:
     """Latency from `completed_at`, after the warm-up; the rate from the first arrival on."""
 
@@ -319,21 +287,7 @@ def test_a_phase_counts_and_times_what_arrives() -> None:
 
 
 def test_percentiles_and_agreement() -> None:
-    """A percentile is a value that was measured, of the nearest rank, and nan of nothing. Agreement
-    is the share of pairs in true order: here two of three."""
+    """A percentile is a measured value; agreement the share of pairs in true order."""
     assert [percentile([4, 1, 3, 2], p) for p in (0, 50, 51, 100)] == [1, 2, 3, 4]
     assert math.isnan(percentile([], 50))
     assert agreement({"a": 3.0, "b": 1.0, "c": 2.0}, {"a": 9, "b": 8, "c": 7}) == 2 / 3
-
-
-def test_another_database_of_the_same_server() -> None:
-    """Only the number changes. A socket, which has none, is refused."""
-    secured = "rediss://me:secret@host:1/{}?ssl_ca_certs=x"
-    for address, expected in (
-        ("127.0.0.1:6379", "redis://127.0.0.1:6379/5"),
-        ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379/5"),
-        (secured.format(3), secured.format(5)),
-    ):
-        assert with_database(address, 5) == expected
-    with pytest.raises(NoCorner, match="redis://"):
-        with_database("unix:///run/redis.sock", 5)

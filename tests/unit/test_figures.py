@@ -1,5 +1,4 @@
-"""Tables of figures are made of the rows that were kept, and by nobody's hand; what each benchmark
-writes into the documents, and what it leaves as it is."""
+"""Tables of figures are made of the kept rows alone; what each benchmark writes into documents."""
 
 import re
 import sys
@@ -16,21 +15,10 @@ import tests.benchmarks.stream.__main__ as stream
 import tests.chaos.__main__ as chaos
 from local.tools import ROOT
 from tests.benchmarks.document import origins, writing
-from tests.benchmarks.document import summary as summary_table
-from tests.benchmarks.document.rows import (
-    Origin,
-    Row,
-    Unreadable,
-    dumped,
-    load,
-    made,
-    name_of,
-    natural,
-    replaced,
-)
+from tests.benchmarks.document.rows import Origin, Row, dumped, load, made, replaced
 from tests.benchmarks.document.summary import summary
-from tests.benchmarks.document.tables import TABLES, Column, Table, cell_of
-from tests.benchmarks.document.writing import FIGURES, SECTION, with_summary, with_tables
+from tests.benchmarks.document.tables import TABLES, cell_of
+from tests.benchmarks.document.writing import FIGURES, SECTION, with_tables
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.chaos.scene import Outcome
 
@@ -45,12 +33,8 @@ PLAYED = Outcome(
 )  # fmt: skip
 
 
-# --- what is committed ----------------------------------------------------------------------------
-
-
 def test_the_documents_are_what_the_rows_make() -> None:
-    """Nobody has changed a table by hand: `make tables` would change nothing. Each row is in
-    one. The page with all tables is built, and not in the repository."""
+    """`make tables` would change nothing, and each row is in a table."""
     assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
     made_of_rows = dict(writing.documents(ROOT, KEPT))
     assert made_of_rows.pop(ROOT / writing.FULL) == FULL
@@ -74,66 +58,6 @@ def test_prose_has_no_figures() -> None:
     assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
-def test_names_of_rows() -> None:
-    """By what a benchmark prints; what is no figure to be kept has none."""
-    for printed, expected in (
-        ({"name": "lobby/5", "value": 1.0}, "lobby/5"),
-        ({"fault": "rolling", "injected": 3}, "chaos/rolling"),
-        ({"inputs": 9, "wrong": 0}, "soak/decoder"),
-        ({"seeds": 9, "mutants": 4}, "soak/simulation"),
-        ({"fault": "rolling", "failure": "why"}, None),
-        ({"name": "against/lobby5/5000/shards=8", "value": 1.0}, None),
-    ):
-        assert name_of(printed) == expected
-    with pytest.raises(Unreadable, match="no benchmark prints"):
-        name_of({"something": "else"})
-
-
-def test_a_row_is_replaced_by_name(tmp_path: Path) -> None:
-    """The row of another name keeps its date; rows are in order of their numbers. From the file
-    that keeps them, one a line, they come back as they were."""
-    older = made([{"name": f"stage1/{n}", "value": 1.0} for n in (12, 5, 100)], THEN)
-    newer = {"name": "stage1/12", "value": 2.0, "ratio": {"openskill": 17}}
-    found = replaced(older, made([newer], NOW))
-    assert [row.name for row in found] == ["stage1/5", "stage1/12", "stage1/100"]
-    assert [row.origin for row in found] == [THEN, NOW, THEN]
-    assert found[1].figures["value"] == 2.0
-    assert natural("a/9") < natural("a/10") < natural("b/1")
-    (tmp_path / "rows.jsonl").write_text(dumped(found))
-    assert load(tmp_path / "rows.jsonl") == found
-    assert load(tmp_path / "none.jsonl") == []
-
-
-# --- pages ----------------------------------------------------------------------------------------
-
-TABLE = Table(
-    section="things", command="make things", names=r"thing/\w+",
-    columns=[
-        Column("thing", "name", "which thing."),
-        Column("value", "value", "how much."),
-        Column("other", "ratio.other", "what nobody measured."),
-        Column("taken", "date", "when."),
-    ],
-    order=["b", "a"],
-)  # fmt: skip
-MARKED = "one\n<!-- section: things -->\nold\n<!-- end -->\ntwo\n"
-
-
-def test_a_table() -> None:
-    """Its rows in order, where each was taken, what columns mean; none without a figure."""
-    rows = [Row("thing/a", THEN, {"value": 12345.6}), Row("thing/b", NOW, {"value": 2})]
-    page = with_tables(MARKED, [TABLE], [*rows, Row("another/c", THEN, {"value": 3})])
-    assert page.startswith("one\n<!-- section: things -->\n\n- Taken 2026-02-02 02:02 (UTC) at")
-    assert "| thing/b | 2 | 2026-02-02 02:02 |\n| thing/a | 12,300 | 2026-01-01 |\n" in page
-    assert "- **value**: how much.\n" in page and "another/c" not in page
-    assert "what nobody measured" not in page and "| other |" not in page
-    assert page.endswith("\n<!-- end -->\ntwo\n")
-    assert "Not measured yet: `make things`." in with_tables(MARKED, [TABLE], [])
-
-
 def test_cells() -> None:
     """Each form of a cell, as tables.py lists them."""
     figures = {
@@ -150,38 +74,8 @@ def test_cells() -> None:
     assert {cell: cell_of(cell, {"thing": "a thing"})(row) for cell in expected} == expected
 
 
-def test_markers_and_tables_belong_together() -> None:
-    """Else a table would be lost, or old figures would stay."""
-    with pytest.raises(ValueError, match="not those of the tables: things"):
-        with_tables("no marker", [TABLE], [])
-    with pytest.raises(ValueError, match="not those of the tables: things"):
-        with_tables(MARKED, [], [])
-    with pytest.raises(ValueError, match="twice"):
-        with_tables(MARKED * 2, [TABLE], [])
-
-
-def test_the_readmes_table() -> None:
-    """At most six lines, only of what was measured; a page without markers stays as it is. Each
-    figure names its machine by a letter, which is explained below the table."""
-    lines = [line for line in summary(KEPT).splitlines() if line.startswith("| ")]
-    assert len(lines) == 1 + len(summary_table.FIGURES) <= 7
-    assert "| throughput of one worker" not in summary([])
-    assert with_summary("nothing", KEPT) == "nothing"
-    page = with_summary("a\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nb\n", KEPT)
-    assert "old" not in page and page.startswith("a\n") and page.endswith("\nb\n")
-    assert summary(KEPT) in page and with_summary(page, KEPT) == page
-    peers = {"ratio": {"openskill": 2.0, "trueskill": 3.0}}
-    rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("lobby/5", NOW, peers)]
-    printed = summary(rows).splitlines()
-    assert [line[-18:] for line in printed if line.startswith("| ")][1:] == [
-        "| 2026-01-01 | A |", "| 2026-02-02 | B |",
-    ]  # fmt: skip
-    assert printed[-1] == "Machine A: a machine; B: another machine."
-
-
 def test_sums_in_the_readmes_table() -> None:
-    """The verdicts of the chosen system alone are added, apart for the files that chose it. The sum
-    of faults is no newer than its oldest part."""
+    """Only the chosen system's verdicts are added. A sum is no newer than its oldest part."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
     games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
              for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
@@ -194,9 +88,6 @@ def test_sums_in_the_readmes_table() -> None:
     older, newer = made([fault], THEN), made([fault | {"fault": "upgrade", "lost": 4}], NOW)
     (line,) = (each for each in summary([*older, *newer]).splitlines() if "faults," in each)
     assert "6 faults, 20 rating changes: 4 lost, 0 doubled, 0 wrong | 2026-01-01 |" in line
-
-
-# --- what benchmarks write ------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -267,14 +158,10 @@ def test_some_figures_are_not_written(
         assert f"--write and {option[0]}: such figures are not written" in capsys.readouterr().err
 
 
-# --- saved runs -----------------------------------------------------------------------------------
-
-
 def test_saved_runs_are_written(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of any of the four commands; the date is that of the file unless it is given. Of a file with
-    a line that is none, nothing is written, and the error names the line."""
+    """Of all four commands, with the file's date; of a file with a bad line, nothing."""
     saved = tmp_path / "saved.jsonl"
     lines: list[dict[str, Any]] = [
         {"name": "lobby/5", "value": 0.5, "unit": "us/update", "ratio": {}, "note": ""},

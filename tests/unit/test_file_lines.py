@@ -26,12 +26,8 @@ NOISE = random.Random(1).randbytes(2 * BLOCK).replace(b"\n", b"")
 LINES = [b"one\n", b"x" * (2 * BUFFER) + b"\n", b"\n", NOISE + b"\n", b"the last"]
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def test_lines_are_the_files(tmp_path: Path) -> None:
-    """Longer than chunks or shorter, ended or not; compressed by its name. A gzip file may have
-    several parts, with zeros between and after them, as tapes have."""
+    """However long, ended or not, compressed by name, in several parts with zeros between."""
     packed = [b"".join(gzip.compress(each) + bytes(n) for each in LINES) for n in (0, 1, BLOCK)]
     text = b"".join(LINES)
     for name, contents in (("a.jsonl", [text]), ("a.jsonl.gz", [gzip.compress(text), *packed])):
@@ -67,8 +63,7 @@ def test_text_comes_in_small_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A longer one is reported with its place, before it is in memory as a whole. Lines that
-    together are longer are not."""
+    """A longer one is reported with its place before it is in memory. Many short ones are not."""
     monkeypatch.setattr(files, "MOST_LINE", 3 << 20, raising=False)
     path, short = tmp_path / name, b"x" * (1 << 20) + b"\n"
     for last, taken in ((short, True), (b"y" * (4 << 20), False)):
@@ -95,9 +90,6 @@ def test_blank_lines_are_not_collected() -> None:
     assert taken < 1 << 22
 
 
-# --- batches --------------------------------------------------------------------------------------
-
-
 def line(number: int, ladder: str = "a") -> bytes:
     return as_json(round_id=f"r{number}", ladder=ladder) + b"\n"
 
@@ -119,8 +111,7 @@ def mixed(rng: random.Random, count: int) -> list[bytes]:
 
 
 def test_batches_hold_the_records_of_the_lines() -> None:
-    """All lines are there in order, whatever stands between them, and a correction begins a
-    batch."""
+    """All lines in order, whatever stands between them; a correction begins a batch."""
     for seed in SEEDS:
         rng = random.Random(seed)
         lines, first = mixed(rng, rng.randrange(400)), rng.randrange(5)
@@ -133,8 +124,7 @@ def test_batches_hold_the_records_of_the_lines() -> None:
 
 
 def test_batches_are_filled() -> None:
-    """Valid lines become few batches, without records; what was read singly before is not in
-    one."""
+    """Valid lines become few batches without records, and none that was read before."""
     lines = [line(i) for i in range(1000)]
     batches = [*batches_of(records_of(lines), 10**5)]
     assert all(isinstance(each, PlainRecords) for each in batches)

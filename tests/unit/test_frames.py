@@ -1,5 +1,4 @@
-"""Tables as Arrow, pandas and Polars. Out: equal to the columns, with types that each knows.
-In: `Ladder.rate_table` and `rate_file` of tables, and their mistakes."""
+"""Tables as Arrow, pandas and Polars: out as columns; in by `rate_table` and `rate_file`."""
 
 import copy
 import pickle
@@ -66,8 +65,7 @@ KINDS["last_completed_at"] = KINDS["completed_at"]
 
 @cases("table", TABLES)
 def test_frames_have_the_rows_of_the_table(table: str) -> None:
-    """In the order of the columns, with their types, with rows and without: ids are texts, and
-    times are in UTC. Times are compared as times."""
+    """In order, with their types, with rows and without: ids are texts, and times are in UTC."""
     found = TABLES[table](ladder())
     rows = [
         {name: _as_value(name, value) for name, value in row.items()} for row in found.to_dicts()
@@ -258,8 +256,7 @@ def test_all_frames_are_the_same(kind: str) -> None:
 
 
 def test_start_gg() -> None:
-    """Sets as pandas flattens them: which of two columns is the player is asked in Python's
-    words."""
+    """Flattened sets: which of two columns is the player is asked in Python's words."""
     frame = pd.json_normalize(SETS, "slots", ["id", "completedAt"], meta_prefix="set.")
     with pytest.raises(ValueError, match=(
         r'^table: player may be entrant\.id or entrant\.name: say which, as '
@@ -338,8 +335,7 @@ def files(folder: Path) -> tuple[Path, Path]:
 
 
 def test_files_of_tables(tmp_path: Path) -> None:
-    """CSV and Parquet give what a frame gives; the ladder's id is the file's name, or that of the
-    ladder."""
+    """CSV and Parquet give what a frame gives; the ladder's id is the file's name, or its own."""
     expected = Ladder()
     expected.rate_table(COLUMNS)
     for path in files(tmp_path):

@@ -1,8 +1,4 @@
-"""After `make python` nothing compiles: the documents' commands, Python and a standalone process.
-
-The kernels of a new set-up are copied from those of this tree: the ones that `compile_kernels`
-reads there, or writes. So they are not all compiled again.
-"""
+"""After `make python` nothing compiles: documents' commands, Python and a standalone process."""
 
 import os
 import shutil
@@ -105,8 +101,7 @@ Note = Callable[[str], None]
 
 @pytest.fixture
 def note(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Note]:
-    """`note(text)` notes what was compiled since the last call. At the end nothing may be recorded.
-    The test runs in a folder of its own, with the examples and a season."""
+    """`note(text)` notes what was compiled since the last call, at the end nothing."""
     monkeypatch.chdir(tmp_path)
     Path("deploy").symlink_to(ROOT / "deploy")
     Path("build").mkdir()
@@ -159,8 +154,7 @@ def offline() -> Iterator[list[str]]:
 
 
 def test_commands(note: Note) -> None:
-    """Those of the documents, and variations of them on more rounds. Five rounds are too few for
-    `tune`."""
+    """Of the documents, and variations on more rounds. Five rounds are too few for `tune`."""
     shown = [words for words in offline() if words[0] != "tune"]
     assert {words[0] for words in shown} == OFFLINE - {"tune"}
     for words in [*shown, *map(str.split, OTHERS)]:

@@ -40,8 +40,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_to_import_it_loads_nothing() -> None:
-    """And its names load no kernel: numba is left for the first ladder, and packages for frames and
-    plots until they are asked for."""
+    """Nor do its names load a kernel: numba waits for the first ladder."""
     assert newly_loaded("import stream_rater") == {"stream_rater"}
     every = newly_loaded(f"from stream_rater import {', '.join(stream_rater.__all__)}")
     assert {"stream_rater", "numpy", "msgspec"} <= every
@@ -84,8 +83,7 @@ def test_names_are_what_type_checkers_see() -> None:
 
 
 def test_the_wheel_needs_what_rates() -> None:
-    """No client of Kafka's, Redis' or Prometheus': these are the extra `service`. The HTTP server
-    of the API is the extra `serve`, which brings `service`, too."""
+    """No client of Kafka's or Redis': `service` brings these, and `serve` the API's server."""
     assert packages(PROJECT["dependencies"]) == {"click", "msgspec", "numba", "numpy", "rich"}
     for extra in ("service", "serve"):
         brought = {name for name, which in PACKAGE_EXTRAS.items() if which == extra}

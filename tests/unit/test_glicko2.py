@@ -20,8 +20,7 @@ FULL: Any = {"history": "full"}
 
 
 def test_the_authors_example() -> None:
-    """The three games of one period, as evidence: 1464.06 (151.52) and a volatility of 0.05999
-    (Glickman 2013)."""
+    """Three games of one period: 1464.06 (151.52), volatility 0.05999 (Glickman 2013)."""
     precision = surprise = 0.0
     for mu, sigma, score in ((1400.0, 30.0, 1.0), (1550.0, 100.0, 0.0), (1700.0, 300.0, 0.0)):
         g = 1.0 / math.sqrt(1.0 + 3.0 * (sigma / SCALE) ** 2 / math.pi**2)
@@ -67,8 +66,7 @@ def test_it_is_the_textbooks() -> None:
 
 
 def test_the_volatility_is_in_the_record() -> None:
-    """Four bytes behind the header, and only if there is one: a ladder of Glicko-2 continues from
-    its records as if they had never been stored."""
+    """Four bytes behind the header, if there is one: a ladder continues from its records."""
     config = Glicko2()
     pool = Pool(Ladder(rating=config))
     whole = read(config, *ranked([1, 2], ["ann", "bob"]), completed_at=day(0))
@@ -88,8 +86,7 @@ def test_the_volatility_is_in_the_record() -> None:
 
 
 def test_surprises_raise_the_volatility() -> None:
-    """And with it the sigma that others' results could lower. It is bounded by ten times the
-    initial one, and by a tenth, whatever happens."""
+    """And with it sigma. It is bounded by ten times the initial one, and by a tenth."""
     names, rounds = ["ann", "bob"], [[1, 2]] * 30
     calm = played(Glicko2(), rounds, names)["ann"]
     upset = played(Glicko2(), [*rounds, [2, 1]], names)["ann"]
@@ -141,8 +138,7 @@ def test_a_ceiling_caps_the_performance() -> None:
 
 
 def test_a_team_gains_as_its_members_together() -> None:
-    """Without volatility, a team's members move as in a linear Gaussian model: the sum of the
-    gains is the gain of one player with the team's sum of variances."""
+    """As in a linear Gaussian model: by the sum of variances, if there is no volatility."""
     config = Glicko2(volatility=0.0, tau=1e-3, **FULL)
     wave = Wave(
         np.array([0, 2]), np.ones(1), np.full(1, math.inf), np.zeros(1, np.int64),

@@ -1,5 +1,4 @@
-"""The endpoints: what they answer, and that no client keeps others from an answer. Where no token
-is needed to write to the API, no page of another site may write."""
+"""The endpoints: no client keeps others from an answer, and no page of another site may write."""
 
 import gzip
 import socket
@@ -92,12 +91,8 @@ def rest(client: socket.socket) -> bytes:
     return got
 
 
-# --- nobody is kept out ---------------------------------------------------------------------------
-
-
 def test_the_probes_answer_beside_500_connections() -> None:
-    """The connections have sent nothing, half a request, or a scrape without an answer yet: for
-    these there are few threads."""
+    """These have sent nothing, half a request, or a scrape: few threads serve scrapes."""
     for sent in (b"", SCRAPE[:20], SCRAPE):
         with serving(Scraped()) as server, ExitStack() as stack:
             for _ in range(500):
@@ -127,9 +122,6 @@ def test_a_scrape_may_end_after_the_server() -> None:
     watch = Watch("the thread of the scrape ends")
     while threading.active_count() > before:
         watch.look()
-
-
-# --- time -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("short_steps")
@@ -170,9 +162,6 @@ def test_urgent_data_is_no_request() -> None:
     with serving() as server, connected(server) as client:
         client.send(b"!", socket.MSG_OOB)
         assert rest(client) == b""
-
-
-# --- sizes ----------------------------------------------------------------------------------------
 
 
 def test_a_body_is_not_read() -> None:
@@ -223,8 +212,7 @@ LARGE = 2 * http.LIMITS.head_bytes
     ids=len,
 )
 def test_what_stands_beside_a_body_has_the_limits_of_a_head(sent: bytes, status: bytes) -> None:
-    """Trailers are read and dropped. Small parts of a body are many, and not too many. Headers and
-    requests at once have a number, too, since small ones take much more memory than bytes."""
+    """Trailers are dropped. Small parts, headers and requests are many, and not too many."""
     with closing(http.ProbeServer("127.0.0.1:0", patient)) as server, connected(server) as client:
         client.sendall(sent)
         assert client.recv(12) == b"HTTP/1.1 " + status
@@ -239,8 +227,6 @@ def test_a_connection_has_one_answer() -> None:
         client.sendall(SCRAPE * 20 + SCRAPE[:-2] + b"Connection: close\r\n\r\n")
         assert rest(client).count(b"HTTP/1.1 200 OK") == 1
 
-
-# --- answers --------------------------------------------------------------------------------------
 
 PATHS = ("/metrics", *http.PROBES)
 
@@ -320,8 +306,6 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
     )
 
 
-# --- pages of other sites -------------------------------------------------------------------------
-
 HERE = "127.0.0.1:9109"
 
 
@@ -368,8 +352,7 @@ def test_own_pages_and_programs_may_write(sent: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_others_may_not_write(sent: list[str], code: str) -> None:
-    """A form of another site; a name of another site that leads to this machine; and whoever comes
-    through a proxy on this machine."""
+    """A form or a name of another site, and whoever comes through a proxy on this machine."""
     with pytest.raises(Refused, match="SERVE_WRITE_TOKEN") as refused:
         Sites(HERE, []).check_writing(headed(*sent), "1.1")
     assert refused.value.problem.code == code

@@ -1,9 +1,4 @@
-"""deploy/Dockerfile and compose.yaml: linted, valid, and of one piece with the rest; what goes into
-the image: files with the links on the way to them, and libraries.
-
-That the commands of the Dockerfile work, and what they strip and trim, is
-`tests/integration/test_image_runs.py`'s to see.
-"""
+"""deploy/Dockerfile and compose.yaml: linted, valid, of one piece. (`test_image_runs` runs it.)"""
 
 import ast
 import json
@@ -16,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from image_parts import OF_NO_USE, UNLINKED, Root, read_ldd
+from image_parts import OF_NO_USE, UNLINKED
 
 from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import ADVISED, start_redis
@@ -64,8 +59,7 @@ def test_the_dockerfile_is_linted() -> None:
 
 
 def test_the_image_is_small_and_has_no_rights() -> None:
-    """A slim base to build on and none to run on, a numbered user who is not root, only what was
-    installed and what of the system it needs."""
+    """A slim base to build on and none to run on, a numbered user, only what it needs."""
     build, final = image.stages()
     base = "docker.io/library/python:3.11-slim-bookworm"
     assert build.all("FROM") == [f"{base} AS build"] and final.all("FROM") == ["scratch"]
@@ -112,8 +106,7 @@ def imported(file: Path) -> set[str]:
 
 
 def test_the_root_lacks_nothing_that_the_service_imports() -> None:
-    """What `image_parts` leaves out of the standard library: no file of the package imports any of
-    it, at its beginning or later, and nor does what it imports."""
+    """No file of the package imports what `image_parts` leaves out, nor does what it imports."""
     names = set().union(*map(imported, (ROOT / "stream_rater").rglob("*.py")))
     ours = [each for each in names if each.partition(".")[0] in sys.stdlib_module_names]
     lacking = dict.fromkeys([*UNLINKED, *OF_NO_USE])
@@ -171,8 +164,7 @@ def test_compose_watches_by_the_same_files() -> None:
 
 
 def test_compose_provisions_the_dashboard() -> None:
-    """Where Grafana looks for it, with a Prometheus that is there. Docker would make a folder of a
-    file that is missing."""
+    """Where Grafana looks, with a Prometheus. Docker would make a folder of a missing file."""
     for service in ("prometheus", "grafana"):
         assert all(path.is_file() for path in mounts(service).values())
     seen = mounts("grafana")
@@ -185,39 +177,3 @@ def test_compose_provisions_the_dashboard() -> None:
         seen[f"{provisioning}/datasources/stream-rater.yaml"].read_text()
     )["datasources"]  # fmt: skip
     assert source["url"].removeprefix("http://").partition(":")[0] in SERVICES
-
-
-def test_a_library_and_a_folder_come_with_their_links(tmp_path: Path) -> None:
-    """A library by the name that the linker looks for, through a linked folder; a folder with what
-    its links point to, where that is far from it, too."""
-    folder = tmp_path / "system"  # where /lib is /usr/lib, and a certificate a link to a link
-    (folder / "usr/lib/ssl").mkdir(parents=True)
-    (folder / "etc/ssl/certs").mkdir(parents=True)
-    (folder / "usr/share/ca").mkdir(parents=True)
-    (folder / "lib").symlink_to("usr/lib")
-    (folder / "usr/lib/libx.so.1.2").write_text("x")
-    (folder / "usr/lib/libx.so.1").symlink_to("libx.so.1.2")
-    (folder / "usr/lib/ssl/certs").symlink_to("/etc/ssl/certs")
-    (folder / "etc/ssl/certs/hash.0").symlink_to("one.pem")
-    (folder / "etc/ssl/certs/one.pem").symlink_to("/usr/share/ca/one.crt")
-    (folder / "usr/share/ca/one.crt").write_text("one")
-    root = Root(tmp_path / "root", folder)
-    root.folder.mkdir()
-    root.bring("/lib/libx.so.1")
-    assert (tmp_path / "root/lib").readlink() == Path("usr/lib")
-    assert (tmp_path / "root/lib/libx.so.1").read_text() == "x"
-    root.bring("/usr/lib/ssl/certs")
-    root.bring("/not/there")
-    assert (tmp_path / "root/usr/share/ca/one.crt").read_text() == "one"
-    assert (tmp_path / "root/etc/ssl/certs/hash.0").readlink() == Path("one.pem")
-    assert root.brought == {"/usr/lib/libx.so.1.2", "/usr/share/ca/one.crt"}
-
-
-def test_ldd_is_read() -> None:
-    """Names with and without an arrow; what is not found is left out."""
-    printed = (
-        "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibtbb.so.12 => not found\n"
-        "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f17)\n"
-        "\t/lib64/ld-linux-x86-64.so.2 (0x00007f18)\n"
-    )
-    assert read_ldd(printed) == {"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}

@@ -1,12 +1,14 @@
-"""The folder of an index: who may use it, when it is trusted, and what is deleted."""
+"""The folder of an index: who may use it, and when it is trusted; the process that fills it."""
 
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.index import folder, tables
 from stream_rater.index.folder import DATA, HEAD, LOCK, Hold, Store
+from stream_rater.index.follower import Watcher
+from stream_rater.index.process import IndexProcess
 from tests.builders.cases import cases
 from tests.builders.indexes import LADDER, Index, an_event
 
@@ -255,3 +259,38 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert here != there and here.parent == there.parent
     monkeypatch.setattr(os, "geteuid", lambda: 7)
     assert folder.default_path("127.0.0.1:9109").name == "stream-rater-index-7-127.0.0.1-9109"
+
+
+def test_a_process_that_lags_is_not_ready(tmp_path: Path) -> None:
+    """From a lag above the bound on, until it is at most half of it."""
+    nothing: Any = None
+    process = IndexProcess(tmp_path / "index", nothing, Watcher(), 10)
+    found = []
+    for lag in (0, 10, 11, 6, 5, 10, 11):
+        process.lag = lag
+        found.append(bool(process.unready()))
+    assert found == [False, False, True, True, False, False, True]
+    assert process.unready() == ["the index is 11 events behind"]
+    process.end()
+    process = IndexProcess(tmp_path / "index", nothing, Watcher())
+    process.lag = 1_000_000
+    assert process.unready() == []
+    process.end()
+
+
+def killed_by(number: int, _: Watcher) -> Any:
+    """In the place of what makes a follower: the process ends by a signal."""
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGBUS, signal.SIGSEGV, signal.SIGKILL])
+def test_the_signal_of_a_damaged_map(tmp_path: Path, number: int) -> None:
+    """After it the index is made again; after a kill a first reading must be able to go on."""
+    where = tmp_path / "index"
+    with closing(Index(where)) as index:
+        index.apply([an_event("ann", 1)])
+    process = IndexProcess(where, partial(killed_by, number), Watcher())
+    with pytest.raises(Unrecoverable, match=f"ended with exit code -{number.numerator}"):
+        process.listen()
+    process.end()
+    assert (folder.trusted(where) is None) == (number != signal.SIGKILL)

@@ -1,5 +1,4 @@
-"""The follower of a log, on a data file: it misses no event while old ones are pruned, leaves no
-transaction open, and makes the index again where the log is another one."""
+"""The follower of a data file's log: it misses nothing, holds nothing open, and begins again."""
 
 import subprocess
 import sys
@@ -158,8 +157,7 @@ def test_a_restored_backup_is_noticed(written: Written, tmp_path: Path) -> None:
 
 
 def test_events_have_tiers(written: Written) -> None:
-    """On a ladder with tiers the feed gets each event as it was published, with the tier and the
-    one before. Of those that the index has, only the newest of a player has them."""
+    """The feed gets events with the tier and the one before; of old ones only the newest."""
     tiers = Tier(name="low"), Tier(name="high", from_rating=1200.0)
     sent = list[bytes]()
     for rating in (1100.0, 1300.0):
@@ -298,8 +296,7 @@ def test_no_transaction_stays_open(written: Written) -> None:
 
 
 def test_events_are_read_once_in_order_and_cheaply(written: Written) -> None:
-    """Also while old events are in both tables. The table of last events, which has a row for each
-    player, is only read for offsets that are no longer in the other one."""
+    """From both tables; that of last events is only read for offsets the other lacks."""
     written.publish(*(f"p{number}" for number in range(40)))
     with closing(connect_reader(written.path)) as reader:
         asked: list[str] = []

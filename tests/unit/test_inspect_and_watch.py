@@ -1,5 +1,4 @@
-"""`inspect` puts a belief into words. `watch` and `rejected`: what they print, and when they
-end."""
+"""`inspect` puts a belief into words. `watch` and `rejected`: what they print, when they end."""
 
 import itertools
 import json
@@ -85,8 +84,7 @@ def test_a_corrected_belief_in_words() -> None:
 
 
 def test_a_seeded_belief_in_words() -> None:
-    """It has the rounds of the seed, and no performance. A reset keeps the time of the last
-    round."""
+    """It has the rounds of the seed and no performance; a reset keeps the last round's time."""
     header = a_belief(rounds=70, previous_mu=1500.0, previous_sigma=350.0)
     assert list(belief_lines(header, NO_FACTORS, "players-seeded")) == [
         "believed: 1612.4 give or take 91.2, after 70 rounds",
@@ -124,11 +122,7 @@ EDITS = LadderEdits(
         recorded(3, 9, RoundVoided(ladder="chess", round_id="r1", batched=True)),
         recorded(9, 9, CorrectionsApplied(ladder="chess")),
         recorded(12, 12, SeasonStarted(ladder="chess", season=2, keep=0.5, sigma=200.0)),
-        recorded(
-            13,
-            -1,
-            PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True),
-        ),
+        recorded(13, -1, PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True)),
     ]
 )
 
@@ -202,8 +196,6 @@ def test_who_is_not_there() -> None:
     ]
 
 
-# --- watch and rejected ---------------------------------------------------------------------------
-
 Records = list[Any]
 
 
@@ -234,8 +226,7 @@ def season(rounds: int) -> Records:
 
 
 def test_a_first_round_explains_itself(served: Records) -> None:
-    """A newcomer has had no rating before: a loss does not look like a gain. The record of who was
-    erased, which has no value, is passed over."""
+    """A newcomer had no rating before: a loss is no gain. Erased players are passed over."""
     served += season(2)
     lines = run("watch", "--count", "4").stdout.splitlines()
     first = [line for line in lines if "r0" in line]
@@ -258,8 +249,7 @@ def corrected(cause: CorrectionCause, rounds: int) -> Record:
 
 
 def test_a_correction_is_shown_by_its_cause(served: Records) -> None:
-    """What moved and why; of a player with one round left, too, who is not new. Numbers stand
-    where those of rounds do."""
+    """What moved and why, also of a player with one round left; numbers stand in their columns."""
     voided = CorrectionCause(cause="round-voided", offset=7, round_id="r-81f3")
     removed = CorrectionCause(cause="player-removed", offset=8)
     served += [*season(2)[2:3], corrected(voided, 12), corrected(removed, 1)]
@@ -274,8 +264,7 @@ def test_a_correction_is_shown_by_its_cause(served: Records) -> None:
 
 
 def test_watch_ends_when_nothing_comes(served: Records) -> None:
-    """Fewer lines than asked for are a failure, and an error gives their number. Without a number
-    `watch` just ends."""
+    """Fewer lines than asked for are a failure with their number; without a number it just ends."""
     served += season(1)
     enough = run("watch", "--count", "2", "--wait", "5")
     assert (enough.exit_code, enough.stderr) == (0, "")
@@ -288,8 +277,7 @@ def test_watch_ends_when_nothing_comes(served: Records) -> None:
 
 
 def test_the_wait_begins_again_with_each_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """As long as events come, it goes on. A long silence is explained once: what is waited for, and
-    how to end it; not where it ends by itself."""
+    """A long silence is explained once: what is waited for, and how to end it."""
     now_s = itertools.count()
     lines = itertools.chain(["a", None, None, "b", None, None, "c"], itertools.repeat(None))
     assert list(follow._in_time(lines, 4.0, lambda: float(next(now_s)), "")) == ["a", "b", "c"]
@@ -336,8 +324,7 @@ def packed(**fields: Any) -> Record:
 
 
 def test_rejections_are_shown_with_their_place(served: Records) -> None:
-    """Code, reason and source; as much of the round as can be read. As JSON they hold the record,
-    as text or in base64. By ladder and by code, others are not counted."""
+    """Code, reason, source, and what can be read of the round; as JSON the whole record."""
     served += [  # text, binary, and what is no round at all
         refused("bad-weight", as_json(ladder="l1", round_id="r1")),
         packed(ladder="l2", round_id="r2"),
@@ -373,8 +360,7 @@ def refused_correction(kind: str, **fields: Any) -> Record:
 
 
 def test_rejected_corrections_say_what_they_were(served: Records) -> None:
-    """With the round, the players or the season in the place of the round. None is made up for a
-    round, which is shown, too."""
+    """The round, the players or the season in the place of a round; a round has none made up."""
     served += [
         refused_correction("round-voided", round_id="r1"),
         refused_correction("player-removed", player="ann"),

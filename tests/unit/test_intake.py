@@ -1,5 +1,4 @@
-"""What an estimator takes in. Verdicts are a pure function of a record and the W offsets before it.
-Rounds that wait keep their columns and their order, whatever comes and goes."""
+"""What an estimator takes in: verdicts by a record and W offsets before it; rounds that wait."""
 
 import random
 import re
@@ -47,8 +46,7 @@ def verdicts() -> RecordValidator:
 
 
 def test_duplicates_within_the_window(verdicts: RecordValidator) -> None:
-    """Same ladder, same round id: rejected, with the place of the first. A repetition counts as an
-    occurrence: else a verdict would hang on more than W offsets. Beyond W an id is new."""
+    """With the place of the first; a repetition is an occurrence, so W offsets decide a verdict."""
     assert verdict(verdicts, 10, named("r")) == "valid"
     _, (rejection,) = verdicts.decode([record(15, named("r"))])
     assert rejection is not None and rejection.code == "duplicate-round"
@@ -59,8 +57,7 @@ def test_duplicates_within_the_window(verdicts: RecordValidator) -> None:
 
 
 def test_who_takes_an_id(verdicts: RecordValidator) -> None:
-    """A rejected round takes none: it may be reported again, mended. One that rates nobody is
-    accepted, and its id counts as seen. Ids are unique per ladder."""
+    """A rejected round takes none; one that rates nobody does. Ids are unique per ladder."""
     bad = {"player": "ann", "rank": 0}, {"player": "bob", "rank": 1}
     spoilt = as_json(*bad, round_id="r", ladder="a")
     assert verdict(verdicts, 0, spoilt) == "bad-rank"
@@ -89,8 +86,7 @@ def test_a_successor_that_reads_the_window_first_has_the_same_verdicts() -> None
 
 
 def test_many_records_as_one_by_one() -> None:
-    """However many are read together, of several partitions and ladders, with duplicates or
-    without, and with gaps between the offsets."""
+    """However many together, of several partitions and ladders, with gaps and duplicates."""
     for at_once, share in product((2, 3, 50, 300), (0.0, 0.1, 0.4)):
         rng, ends, log = random.Random(at_once), [0, 0, 0], list[Record]()
         for number in range(300):
@@ -111,8 +107,7 @@ def test_many_records_as_one_by_one() -> None:
 
 
 def test_remembers_no_more_than_the_window(verdicts: RecordValidator) -> None:
-    """Memory is bounded by W, with gaps in the offsets, too: it has the rounds of two spans of
-    little more than W offsets."""
+    """The rounds of two spans of little more than W offsets, with gaps in them, too."""
     for i in range(100):
         verdict(verdicts, 3 * i, named(f"r{i}", f"l{i}"))
         window = verdicts._duplicates[0]
@@ -129,9 +124,6 @@ def test_a_round_in_another_ladders_partition() -> None:
     text = str(*verdicts[other].decode([record(1, named("s"), other)])[1])
     assert re.search(f"'a' has its rounds in partition {home}, .* in {other}", text)
     assert re.search(r"key must be the ladder, .* partitioner=murmur2_random", text)
-
-
-# --- the backlog ---
 
 
 def everybody(players: Fingerprints, sizes: Ints) -> Flags:
@@ -156,8 +148,7 @@ def contents(pending: PendingRounds) -> list[tuple[object, ...]]:
 
 
 def test_a_wave_is_of_those_that_come_first() -> None:
-    """As many as it has room for; what does not fit, or is not ready, or not wanted, stays. Players
-    that wait are counted: of a round larger than a wave as many as a wave has."""
+    """As far as there is room. A round larger than a wave counts as a wave's players."""
     backlog = Backlog(WAVE)
     backlog.add(pending_of([2, 3, 4, 2, 2], offsets=[10, 20, 30, 40, 50]))
 

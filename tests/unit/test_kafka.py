@@ -1,5 +1,4 @@
-"""What is made of what Kafka's clients say: of topics while brokers learn of them, have no leader,
-or are busy; and of an input's records, ends and errors."""
+"""What is made of what Kafka's clients say of topics, and of records, ends and errors."""
 
 import itertools
 import json
@@ -29,9 +28,7 @@ AT = Settings(kafka="127.0.0.1:1")
 
 
 def test_an_offset_is_one() -> None:
-    """Zero, too: an empty partition begins and ends there. No offset is trouble: seen with three
-    brokers of which one was killed (`make chaos`); taken for the end of the log, it made a worker
-    refuse its shard."""
+    """Zero, too. None is trouble: taken for the log's end it made a worker refuse its shard."""
     assert [offset_of(answered(SimpleNamespace(offset=offset))) for offset in (0, 7)] == [0, 7]
     for offset in (-1, -1001):
         with pytest.raises(LogTrouble, match="leader"):
@@ -39,8 +36,7 @@ def test_an_offset_is_one() -> None:
 
 
 def test_topics_of_another_process_have_leaders_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that finds all topics waits, too: another may have created them just now. Who may
-    not read offsets does not: whoever needs the right says so."""
+    """A worker that finds all topics waits, too; not one that may not read offsets."""
     admin = Admin(AT)
     asked = list[str]()
 
@@ -215,8 +211,7 @@ def test_offsets_without_records_do_not_count(fetched: Input) -> None:
 
 
 def test_statistics_that_do_not_count(fetched: Input) -> None:
-    """Those that are behind, or of records that wait in the client; those of a fetch that is over,
-    and those of before a pause."""
+    """Those behind, of records that wait, of a fetch that is over, and of before a pause."""
     for next_offset, waiting in ((WATERMARK - 1, 0), (WATERMARK, 1)):
         report(fetched, next_offset, waiting)
         assert end_of(fetched) == WATERMARK
@@ -242,8 +237,7 @@ BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
 
 
 class UnreadableClient(Client):
-    """A consumer that reports the first offset of the batch, twice in a poll, until it is sought
-    beyond the last."""
+    """A consumer that reports the batch's first offset, twice a poll, until it is sought beyond."""
 
     end = LAST + 1
 
@@ -259,8 +253,7 @@ class UnreadableClient(Client):
 
 
 def test_each_is_reported_once() -> None:
-    """The client reports the first of them again and again. They are reported from where they are
-    sought: from the midst of the batch, and once more from before it, as after trouble."""
+    """From where they are sought, in the midst of the batch or before it, as after trouble."""
     with input_with(UnreadableClient()) as spoilt:
         for first, polls, due in (
             (FIRST, 7, [4, 5, 6, 7, 8]), (6, 4, [6, 7, 8]), (5, 2, [5, 6]),
@@ -291,8 +284,7 @@ RECORDS = 3
 
 
 class LateClient(Client):
-    """A consumer whose records arrive between the wait for the first one and the call that takes
-    the others."""
+    """A consumer whose records arrive just behind the wait for the first one."""
 
     end = RECORDS
 
@@ -316,8 +308,7 @@ def test_late_records_are_returned_once() -> None:
 
 
 def a_client_message(offset: int, value: bytes | None, headers: Any) -> Any:
-    """A message. Like the client's, it reports headers that it cannot represent only once: who asks
-    again gets a list with holes, which ends the process."""
+    """A message that reports unreadable headers only once, as the client's do."""
     left = [headers]
 
     def asked() -> Any:
@@ -360,8 +351,7 @@ FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
 
 
 def test_all_brokers_down_is_trouble_once() -> None:
-    """Until the client reports it again. It says why the last broker's connection failed, once: by
-    the next time it may be mended."""
+    """With the last broker's reason, once: by the next time it may be mended."""
     with input_of_nobody() as found:
         found._on_error(DOWN)
         with pytest.raises(LogTrouble, match=r"brokers are down$"):
@@ -379,8 +369,7 @@ def test_all_brokers_down_is_trouble_once() -> None:
 
 
 def test_what_ends_the_client_outweighs_the_rest() -> None:
-    """The callback may report it before the rest or after; or it stands in the place of a record,
-    in a poll that has another report, too."""
+    """Whether the callback reports it before the rest or after, or a poll among its records."""
     among_records = [Message(topic="parts", error=FENCED)]
     for errors, records in (([DOWN, FENCED], []), ([FENCED, DOWN], []), ([DOWN], among_records)):
         with input_of_nobody() as found:
@@ -393,8 +382,7 @@ def test_what_ends_the_client_outweighs_the_rest() -> None:
 def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a fresh member without partitions, whose new client answers from then on, once there is
-    one. It believes what it hears again, until it has been a member for some time."""
+    """As a fresh member. It believes it again, until it has been a member for some time."""
     clients = list[Client]()
 
     def new_client(*_: Any) -> Client:
@@ -445,8 +433,7 @@ DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied")
 
 
 def asked(who: str, error: KafkaError | None) -> Any:
-    """What a worker or a command gets when it asks for a group's offsets, or commits one, of a
-    client that answers well for partition 0, and for 1 with this error, or never committed."""
+    """What a worker or command gets of a client whose partition 1 has this error."""
     answer = [
         SimpleNamespace(partition=0, offset=7, metadata="", error=None),
         SimpleNamespace(partition=1, offset=NO_OFFSET, metadata=None, error=error),
@@ -462,8 +449,7 @@ def asked(who: str, error: KafkaError | None) -> Any:
 
 
 def test_an_error_of_one_partition_is_trouble() -> None:
-    """Taken for "never committed" it would have all of the partition read again. One that was never
-    committed is none, beside one that was."""
+    """Taken for "never committed" the partition would be read again."""
     for who in ("worker", "command", "who commits"):
         for error, kind in ((UNSTABLE, LogTrouble), (DENIED, Denied)):
             with pytest.raises(kind, match=error.str()):

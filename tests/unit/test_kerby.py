@@ -1,5 +1,4 @@
-"""Kerby's systems, round by round: examples and properties of the note, and each adaptation; and
-Plackett-Luce and Thurstone against SciPy: the probability of an order, and its gradient."""
+"""Kerby's systems by the note and round by round; Plackett-Luce and Thurstone against SciPy."""
 
 import itertools
 import math
@@ -72,9 +71,7 @@ def gains(conf: RatingConfig, places: list[int], mu: list[float], **fields: Any)
 
 
 def test_two_players_are_elos() -> None:
-    """r' = r + eta (1 - P(win)), the note's update rule of section 3.1.1; and r' = r + eta phi(z) /
-    Phi(z) / sqrt 2, z the difference over sqrt 2 (3.1.2). K = 32 and 400 points for ten to one is
-    chess: 1613 beats 1609 and gains 32 (1 - 0.5058)."""
+    """r' = r + eta (1 - P(win)) (3.1.1); r' = r + eta phi(z) / Phi(z) / sqrt 2 (3.1.2); chess."""
     for name, gap in product(LOGISTIC, (-40.0, -2.0, 0.0, 0.7, 300.0)):
         gain = 0.25 / (1.0 + math.exp(min(gap, 700.0)))
         found = gains(config(name), [1, 2], [gap, 0.0])
@@ -120,9 +117,7 @@ def test_pairs_are_summed_or_averaged() -> None:
 
 
 def test_the_unfinished_and_the_anchor() -> None:
-    """Who did not finish never gains, nor does it matter to the others in which order such are
-    listed (sections 4 and 6). The anchor is as if one more had not finished, who stays; without
-    such, tied with the last finisher."""
+    """Who did not finish never gains (sections 4 and 6), as an anchor, who stays."""
     mu, one, other = [0.3, -0.8, 0.5], [0.3, -0.8, 0.5, -3.0], [0.3, -0.8, -3.0, 0.5]
     for name in SYSTEMS:
         conf = config(name, anchor=0.4)
@@ -138,8 +133,7 @@ def test_the_unfinished_and_the_anchor() -> None:
 
 
 def test_the_floor_and_the_fixed() -> None:
-    """A rating that would fall below the floor stops there (section 5.2). The fixed never move, and
-    count for the others as ever. A rating is shown as it is: there is no sigma to subtract."""
+    """A rating stops at the floor (5.2); the fixed never move, and count; there is no sigma."""
     for name in SYSTEMS:
         free, floored = config(name), config(name, floor=-0.01)
         plain, found = gains(free, [1, 2], [0.0, 0.0]), gains(floored, [1, 2], [0.0, 0.0])
@@ -152,9 +146,7 @@ def test_the_floor_and_the_fixed() -> None:
 
 
 def test_learning_rate_weight_and_scale() -> None:
-    """The rate is linear between ratings and flat outside; everybody's own, so the sum is no longer
-    zero (section 5.2). A round of weight 3 moves three times as far. Ratings, anchor and learning
-    rate times 100, at scale 100: everything times 100."""
+    """Linear between ratings, flat outside (5.2); weight 3 is thrice as far; scale scales all."""
     table = [[0.0, 0.6], [1.0, 0.13], [2.0, 0.09]]
     knots, rates = np.array(table).T.copy()
     at = np.array([-5.0, 0.0, 0.25, 1.0, 1.5, 2.0, 7.0])
@@ -176,8 +168,7 @@ def test_learning_rate_weight_and_scale() -> None:
 
 
 def test_a_member_climbs_by_the_share() -> None:
-    """A team rates as the sum of its members' shares of deviations from the mean of those present,
-    and so does the gradient."""
+    """A team rates as the sum of its shares of deviations from the mean; so does the gradient."""
     standings = [{"team": ["a", "b"], "shares": [1, 0.5], "rank": 1}, {"player": "c", "rank": 2}]
     level = (0.4 + 0.5 * -0.2 + 0.7) / 2.5
     team = (0.4 - level) + 0.5 * (-0.2 - level)
@@ -196,8 +187,7 @@ places = st.lists(st.integers(0, 4), min_size=2, max_size=7)
 def test_places_matter_and_the_order_of_the_list_does_not(
     name: str, places: list[int], random: Any
 ) -> None:
-    """Ties, unfinished and equal ratings included (1e-12: sums round in another order). Of two
-    equally rated the better placed ends at least as high."""
+    """With ties, unfinished and equal ratings. Of two equals the better placed ends as high."""
     full = [places[0] or 1, *places[1:]]
     conf, entries = config(name, anchor=-0.5), ranked(full)
     mu = {each["player"]: random.choice([0.0, 0.5, -1.2]) for each in entries}
@@ -274,16 +264,11 @@ MODELS: dict[str, tuple[Any, type[Exponential | Normal | Gumbel], int]] = {
 }
 DIFFERENCE = 1e-4
 REFERENCE = 1e-7
-"""Of the reference: 1e-11 of the quadrature over DIFFERENCE, and DIFFERENCE squared. Thurstone's
-grid is right to 1e-7 as well."""
+"""The quadrature's 1e-11 over DIFFERENCE, and its square; Thurstone's grid is as right."""
 
 
 def ln_probability(model: str, x: Floats, ranked: int) -> float:
-    """ln P(max of those from `ranked` on < ranked[-1] < ... < ranked[0]), by quadrature.
-
-    The nested integrals of section 3.2.3 are a chain of ordinary differential equations: each
-    entry's F' is its density times the next worse one's F.
-    """
+    """ln P(max(x[ranked:]) < x[ranked-1] < ... < x[0]), a chain of ODEs (section 3.2.3)."""
     each = [MODELS[model][1](rating) for rating in x]
     last, others = each[ranked:] or each[-1:], each[: min(ranked, len(x) - 1)][::-1]
 
@@ -341,8 +326,7 @@ def test_the_integral_of_the_unobserved() -> None:
 
 
 def test_thousands_do_not_underflow() -> None:
-    """P is far below the least float64; ln P and the gradient are finite and sum to zero. All
-    orders of equals are equally likely: P = 1/n!, and so ln P to the last but few digits."""
+    """ln P and the gradient are finite and sum to zero. Of equals P = 1/n!, to the last digits."""
     for model, ranked_ones, spread in product(MODELS, (1500, 700), (0.0, 1.0, 30.0)):
         x = np.random.default_rng(3).normal(0.0, spread, 1500)
         g = np.empty(len(x))
@@ -377,10 +361,7 @@ def test_ratings_far_apart_give_the_most_likely_performances() -> None:
 
 
 def test_the_orientations_of_plackett_luce() -> None:
-    """Each is the other with the order and the scale reversed; of duels they have the same bits. In
-    a round of equals the first takes (n - 1) / n from the others in the usual orientation, and the
-    last gives that away in the other. The default is not in the fingerprint, so workers of older
-    releases agree."""
+    """Each is the other with order and scale reversed; the default is not in the fingerprint."""
     last, first = (config("plackett-luce", orientation=each) for each in ("last", "first"))
     assert "orientation" not in for_fingerprint(last)
     assert fingerprint(first) != fingerprint(last)

@@ -1,5 +1,4 @@
-"""Compiled kernels are found wherever they lie, and nothing that does not fit is taken for one. A
-kernel calls large kernels and has copies of small ones, in every process that loads it."""
+"""Compiled kernels are found wherever they lie, nothing else is; what kernels call or copy."""
 
 import ast
 import os
@@ -62,8 +61,7 @@ def saved(said: str) -> int:
 
 
 def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> None:
-    """Nothing is compiled, and nothing is written: neither a kernel, nor a lock, nor a folder. A
-    damaged one is not loaded, but another is written and loaded from then on."""
+    """Nothing is compiled or written. A damaged one is not loaded; another is written."""
     run(PACKAGE.parent, elsewhere / "built")
     shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
     (lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
@@ -200,8 +198,6 @@ def test_a_name_is_of_one_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key() not in keys
 
 
-# --- kernels that call kernels --------------------------------------------------------------------
-
 STEPS = "\n".join(f"    x = x * {1 + step / 1000} + math.sqrt(x + {step})" for step in range(100))
 MODULE = f"""
 import math
@@ -239,9 +235,7 @@ def outer(place: Path, code: str = "") -> tuple[str, list[str]]:
 
 
 def test_what_a_kernel_calls_is_loaded_with_it(tmp_path: Path) -> None:
-    """In a process that calls the outer kernel only, through a copy of another one, too. It is
-    compiled again with what it calls: a called kernel that was compiled by another process has
-    another name for the linker."""
+    """Through a copy, too. What another process compiled has another name for the linker."""
     (tmp_path / "some_kernels.py").write_text(MODULE)
     result, compiled = outer(tmp_path)
     assert compiled == ["large", "middle", "outer", "small"]

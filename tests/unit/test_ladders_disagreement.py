@@ -1,6 +1,4 @@
-"""The ladders' notes: what they add up to, whoever writes them and wherever he dies. A ladder that
-was rated cannot just vanish from the file, since its rounds would be rejected. A command compares
-its ladders file with the workers' one, and reports a disagreement."""
+"""The ladders' notes: what they add up to, wherever a worker dies, and who disagrees with them."""
 
 import contextlib
 import itertools
@@ -89,8 +87,7 @@ class Log:
         ladder_history.announce({"a": own}, self, self.end_of, proposal, lambda _: self.finished)
 
     def rate_one(self, own: ladder_history.History) -> bool | None:
-        """A round is reported, and a worker with this file, who has polled it, rates it by the new
-        parameters, or by the old ones; None: it may not rate it."""
+        """A worker with this file rates a round by the new parameters, or not. None: it may not."""
         offset, self.end = self.end, self.end + 1
         if offset >= ladder_history.allowed_before(own, added_up(self.notes).of("a")):
             return None
@@ -106,9 +103,7 @@ def log_of(end: int) -> Log:
 
 
 def rated_while_one_starts(log: Log, dies_after: int | None) -> dict[int, bool]:
-    """Rounds come, and zombies with the old file rate them, between any two steps of a worker that
-    starts with the new one, and that dies after so many. Others start later, and rate as well. By
-    offset, whether a round was rated by the new parameters."""
+    """By offset, whether a round was rated by the new parameters, if a starting worker dies."""
     rated = dict[int, bool]()
 
     def rate(own: ladder_history.History) -> None:
@@ -169,8 +164,7 @@ def test_the_first_decision_counts() -> None:
 
 
 def test_a_rebuild_begins_again() -> None:
-    """A rebuild replaces all histories of the ladders that it rated, recorded or proposed. Those of
-    other ladders stay."""
+    """All of the ladders that it rated, recorded or proposed; those of others stay."""
     log = log_of(0)
     log.write(encode_histories("noted", {"b": OLD}) + encode_histories("proposed", {"a": NEW}))
     log.write(encode_histories("restated", {"a": ("0:q",)}))
@@ -187,8 +181,7 @@ def test_many_ladders_are_several_notes() -> None:
 
 
 def test_what_is_no_note_is_left() -> None:
-    """A stranger's message changes nothing. A note of a newer release may change everything, and is
-    refused."""
+    """A stranger's message changes nothing; a newer release's note is refused."""
     for junk in (b"", b"\xff", b"{", b"[]", b"7", b'{"kind": 7}', b"[" * 10_000):
         log = log_of(0)
         log.write([junk])
@@ -221,9 +214,7 @@ def test_a_change_before_what_is_finished_comes_too_late() -> None:
 
 
 def test_that_a_ladder_is_unknown_is_recorded() -> None:
-    """Apart from what older releases read, which write a later history of such a ladder as a first
-    note. A file that knows the ladder from offset 0 on contradicts the note, whatever an empty one
-    says, and a rebuild by that file ends it."""
+    """Apart from what older releases read. A file that knows it from 0 on contradicts it."""
     (note,) = encode_histories("noted", {"m": UNKNOWN, FILE_LIMITS: ["0:8 bytes"]})
     assert msgspec.json.decode(note)["histories"] == {}
     empty = b'{"kind": "noted", "histories": {"m": []}}'
@@ -333,8 +324,7 @@ def rated(*ladders: str) -> Log:
 
 
 def test_a_start_without_a_rated_ladder_is_refused() -> None:
-    """With its name and what to do. One that nobody rated may go; a template rates all that are not
-    named."""
+    """With its name and the cure. One that nobody rated may go; a template rates all."""
     log = rated("a", "b")
     check(log, "a", "b", "new")
     check(log, "a", "b")
@@ -365,8 +355,7 @@ def test_other_parameters_are_reported_with_the_way_out() -> None:
 
 
 def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
-    """They are newer than the log of rounds, which ends at offset 0: no worker starts, until a
-    rebuild has restated them."""
+    """The log ends at offset 0, before them: no worker starts until a rebuild restates them."""
     log = rated("a")
     season = SeasonStarted(ladder="a", season=1, keep=0.5, sigma=10.0)
     log.write(ladder_history.encode_corrections({"a": [recorded_correction(0, season, 0)]}))
@@ -400,8 +389,7 @@ def at(ladders: str = "") -> MemoryPlace:
 
 
 def test_the_workers_file_agrees() -> None:
-    """So do the defaults on ladders that the workers rate by them, and a file with a change to
-    come."""
+    """So do the defaults where workers rate by them, and a file with a change to come."""
     log = recorded(FILE, "blitz", "chess")
     assert disagreement(at("l.toml"), FILE, log) == ""
     assert disagreement(at(), ANY_LADDER, recorded(FILE, "chess")) == ""

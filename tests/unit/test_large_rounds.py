@@ -1,6 +1,4 @@
-"""Stage 1 of large rounds, in linear time, is what the sums over all opponents give: of Elo-MMR (by
-the shared table), of Elo-MMX (small rounds, cells and the plain oracle), and of Codeforces, Glicko
-and Elo."""
+"""Stage 1 of large rounds, in linear time, is what the sums over all opponents give."""
 
 import math
 from collections.abc import Iterator
@@ -60,8 +58,7 @@ def a_random_round(
 
 
 def test_the_table_gives_what_the_sums_give() -> None:
-    """With few ties and with many, and with players who did not finish; in wide fields, whose
-    ratings are thousands of points apart, with a few players of great certainty."""
+    """With ties and unfinished players; in wide fields, with a few players of great certainty."""
     shapes: tuple[dict[str, Any], ...] = ({}, {"ties": 0.9}, {"unfinished": 0.3}, {"ties": 1.0})
     wide: tuple[dict[str, Any], ...]
     wide = ({"spread": 3000.0}, {"sigma": (1.0, 20.0), "spread": 2000.0})
@@ -106,8 +103,7 @@ def test_edges_are_finite_and_in_order() -> None:
 
 
 def test_likely_ends_are_within_their_margin() -> None:
-    """Where a round's performances end is known before its table is made, or tables are made twice:
-    in 99 of 100 rounds, among them such with ties and with players who did not finish."""
+    """They are known before a round's table is made, in 99 of 100 rounds."""
     shapes: tuple[dict[str, Any], ...] = ({}, {"ties": 0.9}, {"unfinished": 0.3})
     for n, tie in product((33, 64, 300), (1.0, 0.5)):
         rng = np.random.default_rng(n)
@@ -200,8 +196,7 @@ def test_performances_equal_the_oracles(
 
 
 def test_every_performance_is_the_zero_of_q() -> None:
-    """Small rounds and such as go by cells, on either side of the border; and two camps 10,000
-    points apart, in order and in reverse, narrow and wide."""
+    """Small rounds and cells; two camps 10,000 points apart, in order and reverse."""
     for n, shape, split in product((2, SMALL, SMALL + 1, 60, 300), SHAPES, (False, True)):
         place, mu, delta = a_random_round(np.random.default_rng(n), n, **SHAPES[shape])
         check(place, mu, delta, split, range(n), CELLS)
@@ -212,8 +207,7 @@ def test_every_performance_is_the_zero_of_q() -> None:
 
 
 def test_large_rounds_hold_at_every_depth() -> None:
-    """Winners, the last, those around one in a hundred, and some in between. One beats, or loses
-    to, a crowd that is tied."""
+    """From the winners to the last; one beats, or loses to, a crowd that is tied."""
     for n, split in product((3000, 100_000), (False, True)):
         place, mu, delta = a_random_round(np.random.default_rng(n), n, unfinished=0.01)
         ranks = {0, 1, 2, 5, n // 100, n // 3, n // 2, n - n // 50, n - n // 100 - 1, n - 1}

@@ -1,5 +1,4 @@
-"""The level of those present, and seats: their parameters, and what systems with constants on the
-ladder's scale make of a moved round."""
+"""The level of those present, and seats: parameters, and systems with constants on the scale."""
 
 import math
 from itertools import product
@@ -44,12 +43,8 @@ def gains(config: RatingConfig, some: Wave) -> Floats:
     return found[:, 1] - some.mu
 
 
-# --- parameters ----------------------------------------------------------------------------------
-
-
 def test_every_system_has_seats() -> None:
-    """Names are checked, a configuration stays hashable, and the fingerprint has the seats only if
-    there are some."""
+    """Names are checked; it stays hashable; the fingerprint has seats if there are some."""
     for system in SYSTEMS:
         plain = SYSTEMS[system].sample()
         seated = msgspec.structs.replace(plain, seats={"home": 60.0, "away": 0.0})
@@ -84,12 +79,8 @@ def test_the_same_points_for_all_are_none_to_the_bit() -> None:
         assert np.array_equal(found[0], found[1], equal_nan=True), name
 
 
-# --- even teams ----------------------------------------------------------------------------------
-
-
 def test_even_teams_of_five_at_another_level() -> None:
-    """The team of two has the best: one more player of the level is worth nothing. From 1500, the
-    third would be worth 400 points, and the two best would be too few."""
+    """One more player of the level is worth nothing; from 1500 it would be worth 400 points."""
     mu = np.array([1950.0, 1920.0, 1890.0, 1880.0, 1860.0])
     config = parameters.TwoMoment(inexperience=0.0)
     found = deviations(config, Believed(mu, np.full(5, 80.0), np.full(5, 9)), 2)
@@ -100,13 +91,8 @@ def test_even_teams_of_five_at_another_level() -> None:
     assert four == pytest.approx(mu[:4] - 1500.0, abs=0.0)
 
 
-# --- systems with constants on the ladder's scale ------------------------------------------------
-
-
 def test_constants_of_pairwise_elo() -> None:
-    """In a round of unequal sides, and with a seat, a fixed player stays to the bit. Learning rates
-    go by the players' own ratings: all are at 3000, where the rate is 8, though the round is moved
-    to 1500, where it is 32. No rating falls below the floor, which is where it is."""
+    """Of unequal sides, with a seat: the fixed stay, rates go by own ratings, the floor holds."""
     config = PairwiseElo(learning_rate=32.0, scale=UNIT, fixed=("bot",))
     some = wave([1, 2], [1900.1, 1833.3, 1777.7], fixed=[True, False, True], shift=[33.3, 0.0])
     assert gains(config, some)[[0, 2]].tolist() == [0.0, 0.0]
@@ -124,8 +110,7 @@ def test_constants_of_pairwise_elo() -> None:
 
 
 def by_hand(deviations: list[float], anchor: float, rate: float) -> list[float]:
-    """The gains of sides in order of place by pairwise Elo, with an anchor that is behind all but
-    the last, whose order to it is not observed."""
+    """The gains by pairwise Elo, with an anchor behind all but the last, who is not compared."""
     found = []
     for i, own in enumerate(deviations):
         others = [(other, 1.0 if j > i else 0.0) for j, other in enumerate(deviations) if j != i]
@@ -138,8 +123,7 @@ def by_hand(deviations: list[float], anchor: float, rate: float) -> list[float]:
 
 
 def test_the_anchor_is_a_side_of_one_player() -> None:
-    """So a ladder with an anchor has sides of different sizes even in a round of two against two.
-    By hand: all deviations, the anchor's too, are from the level of the players."""
+    """So even two against two are of different sizes. Deviations are from the players' level."""
     config = PairwiseElo(learning_rate=16.0, scale=UNIT, initial_mu=1500.0, anchor=1800.0)
     for sizes in ([1, 2], [2, 2]):
         mu = [1900.0, 1880.0, 1910.0, 1870.0][: sum(sizes)]
@@ -155,8 +139,7 @@ def test_the_anchor_is_a_side_of_one_player() -> None:
 
 
 def test_a_ceiling_is_on_the_ladders_scale() -> None:
-    """The one who wins against two performs at the ceiling at most, though the round is moved.
-    Experience apart: it is no part of what was performed. Glicko has no ceilings."""
+    """Who wins against two performs at the ceiling at most, experience apart. Glicko has none."""
     some = wave([1, 2], [1900.0] * 3, ceiling=1910.0)
     sample: dict[str, RatingConfig] = {name: SYSTEMS[name].sample() for name in SYSTEMS}
     for config in (parameters.TwoMoment(inexperience=0.0), sample["elo-mmr"], sample["glicko"]):
@@ -168,12 +151,8 @@ def test_a_ceiling_is_on_the_ladders_scale() -> None:
             assert found <= 1910.0 + 1e-9 < free
 
 
-# --- many rounds at once -------------------------------------------------------------------------
-
-
 def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
-    """Elo-MMR rates waves in one call. With a round of unequal sides or with seats it rates them
-    wave by wave, to the same bits as each round alone."""
+    """Elo-MMR rates rounds of unequal sides or with seats wave by wave, to the same bits."""
     config = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0})
     one, two = wave([1, 2], [0.0] * 3), wave([1, 1], [0.0] * 2, shift=[60.0, 0.0])
     both = Wave(
@@ -197,9 +176,7 @@ def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
 
 
 def test_which_systems_keep_more_than_mu_and_sigma() -> None:
-    """Their evidence is not the new mu, so a moved round takes back its first column alone. Kerby's
-    systems are those with an anchor: `levels` asks each for it. Topcoder weighs by the rating
-    itself: a round of one at 2600 against two weighs less for the one than at 1600, as a duel."""
+    """Their evidence is not the new mu. Kerby's have an anchor; Topcoder weighs by rating."""
     kept = {name for name, each in SYSTEMS.items() if not each.sample().memoryless}
     assert kept == {"elo-mmr", "elo-r", "glicko2"}
     anchored = {name for name, each in SYSTEMS.items() if "anchor" in each.__struct_fields__}
@@ -209,17 +186,13 @@ def test_which_systems_keep_more_than_mu_and_sigma() -> None:
     assert at[1] / at[0] == pytest.approx(duel[1] / duel[0], rel=1e-6) != 1.0
 
 
-# --- who leaves early: what the page for game backends says ---------------------------------------
-
 SHARED = [each for each in ALL_SYSTEMS if not isinstance(each, Climbing | Topcoder)]
-"""Kerby's systems do not divide a team's gain by uncertainty, and Topcoder weights a player by the
-rounds of the oldest member."""
+"""Kerby's do not divide by uncertainty; Topcoder weights by the oldest member's rounds."""
 MATES, FOES = ["ann", "bob", "leaver"], ["x", "y", "z"]
 
 
 def after(config: RatingConfig, share: float, *, won: bool | None) -> tuple[float, float]:
-    """The mu of ann and of the one who left, after a round of three against three equals, who know
-    each other from a draw. None: after the draw."""
+    """The mu of ann and of the one who left, after a round against three equals, or a draw."""
     pool = Pool(Ladder(rating=config))
     pool.rate(read(config, *ranked([1] * 6, MATES + FOES), completed_at=day(0)), 0)
     if won is not None:
@@ -233,9 +206,7 @@ def after(config: RatingConfig, share: float, *, won: bool | None) -> tuple[floa
 
 
 def test_who_left_is_moved_less() -> None:
-    """Three members are moved alike. If one of them left, the others are moved about as before, and
-    that one by less. With points below 0 for the side that is short, its members lose less for a
-    defeat, and gain more for a victory."""
+    """The others move about as before, that one less; points below 0 soften their defeat."""
     for config, won in product(SHARED, (False, True)):
         start, _ = after(config, 1.0, won=None)
         (mate, same), (other, early) = (after(config, share, won=won) for share in (1.0, 0.3))

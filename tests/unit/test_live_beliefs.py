@@ -1,5 +1,4 @@
-"""Beliefs as they are in Redis now, with the parameters of the next round. A belief that is older
-than the last published one is refused."""
+"""Beliefs as they are in Redis now; one that is older than the last published one is refused."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -88,8 +87,7 @@ def place(tmp_path: Path) -> Rated:
 
 
 def test_by_the_parameters_of_the_next_round(place: Rated) -> None:
-    """Those at the present end of the ladder's partition: a change that lies ahead has not begun,
-    one at the end has. The end is asked for again after a while."""
+    """Those at the end of its partition, which is asked for again after a while."""
     own = partition_of("l", PARTITIONS)
     place.next = [99 if p == own else 1000 for p in range(PARTITIONS)]
     assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 1500.0
@@ -110,9 +108,7 @@ def test_a_ladder_that_is_not_rated_yet(tmp_path: Path) -> None:
 
 
 def test_a_belief_that_is_older_than_what_was_published(place: Rated) -> None:
-    """A belief was lost, or Redis went back: it is refused, because the player would count as a
-    newcomer or have an old rating. A newer belief is used as it is, and so is the belief of a
-    player without published changes."""
+    """The player would count as a newcomer, or have an old rating. A newer belief is used."""
     place.give("ann", a_belief(10))
     for published in ({}, {"ann": 9}, {"ann": 10}):
         found = place.live.of("l", ["ann", "eve"], published=published).pool
@@ -136,8 +132,7 @@ def test_a_shard_whose_rebuild_is_unfinished(place: Rated) -> None:
 
 
 def test_shards_that_are_added_while_the_process_runs(place: Rated) -> None:
-    """Beliefs are looked for in the new shards. A rebuild that ends between the count and the read
-    makes no newcomer of a player: the question is refused."""
+    """Beliefs are looked for in the new shards; a rebuild in between refuses the question."""
     place.give("ann", a_belief(10))
     assert place.live.of("l", ["ann"]).pool.find("ann") is not None
     place.log.add_shards(5)

@@ -1,5 +1,4 @@
-"""Logs: a line about a round, a ladder or a shard says which, by fields; no id breaks out of it.
-How long records wait: one of each poll is followed. The engine in memory waits for no clock."""
+"""Logs: a line says its round, ladder or shard by fields. How long records wait."""
 
 import io
 import json
@@ -17,16 +16,10 @@ from stream_rater.runtime import log
 from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import MOST_FOLLOWED, LatencyTracker, ServiceObserver
+from tests.builders.commands import Terminal
 from tests.rounds import as_json, day, ranked
 
 NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'
-
-
-class Terminal(io.StringIO):
-    """One that people look at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)
@@ -149,9 +142,6 @@ def test_no_id_commands_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[2J" not in text and "\u2028" not in text and "\r" not in text
 
 
-# --- how long records wait ------------------------------------------------------------------------
-
-
 class Rig:
     """A tracker with a clock that stands still until it is set, and the values it reports."""
 
@@ -182,8 +172,7 @@ def test_from_arrival_until_finished() -> None:
 
 
 def test_what_is_followed() -> None:
-    """Not what is finished already, nor a record without an arrival time. A record that comes again
-    after trouble waited since its arrival; lost partitions are forgotten."""
+    """Not what is finished, nor what has no arrival. What comes again waited since it came."""
     rig = Rig()
     rig.poll((0, 7, 10.0), finished=8)
     rig.poll((0, 9, -0.001))
@@ -204,8 +193,7 @@ def test_what_is_followed() -> None:
 
 
 def test_no_more_are_followed_than_so_many() -> None:
-    """However long nothing is finished. A record from the future shows that clocks disagree; it
-    waited for no negative time."""
+    """However long nothing is finished. A record from the future waited for no negative time."""
     rig = Rig()
     for offset in range(MOST_FOLLOWED + 5):
         rig.poll((0, offset, 999.0))
@@ -223,8 +211,7 @@ ROUNDS = 20
 
 
 def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long offsets may wait for their commit, the machines take few turns a round, and time
-    does not pass in between: it is the polls that move it."""
+    """Few turns a round, whatever waits for its commit; the polls move time."""
     monkeypatch.setattr(time, "monotonic", lambda: pytest.fail("it looked at a clock"))
     engine = EmbeddedEngine()
     turns = 0

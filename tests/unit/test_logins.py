@@ -10,12 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from stream_rater.adapters import logins
-from stream_rater.adapters.access import (
-    client_options,
-    new_producer,
-    noting_refusals,
-    trouble_of,
-)
+from stream_rater.adapters.access import client_options, new_producer, noting_refusals, trouble_of
 from stream_rater.adapters.logins import SETTLE_S, Login, login_of, token_function
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import PATIENCE_S
@@ -49,8 +44,7 @@ class Story:
 
 
 def test_all_clients_get_a_new_password(tmp_path: Path) -> None:
-    """Those that there are when it is read, and those that come later and were made with the old
-    one. A client that was made with the present one is left alone."""
+    """Those there are and later ones made with the old one; not one made with the present one."""
     story, early, late, latest = Story(tmp_path), Mock(), Mock(), Mock()
     story.login.adopt(early, "one")
     assert given_to(early) == []
@@ -100,10 +94,7 @@ def test_a_callback_waits_for_no_lock(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_password_is_tried_for_a_while(tmp_path: Path) -> None:
-    """The server may learn of it later. Then it is useless to try again. Refusals with a pause
-    between are two series: between them the login was accepted. A new password is a new series, and
-    refusals of the old one do not count: several clients are refused at about the same time, and
-    one of them reads the file."""
+    """The server may learn of it later. An accepted login, or a new password, begins anew."""
     story = Story(tmp_path)
     assert "has not changed" in story.refused_at(1000.0)
     assert story.refused_at(1000.0 + 2 * PATIENCE_S)
@@ -135,8 +126,7 @@ def secured(**changes: Any) -> Settings:
 
 
 def test_only_what_can_change_is_waited_for(tmp_path: Path) -> None:
-    """A password from a file, or a token. As long as no client shows any, a refusal is final.
-    Clients of one Kafka have one login: whichever is refused reads the file for all of them."""
+    """A password file, or a token, once a client shows it; clients of one Kafka share a login."""
     file: Any = {"kafka_sasl_password_file": str(tmp_path / "password")}
     for constant in (Settings(), secured(**NAMED), Settings(**file)):
         assert login_of(constant) is None

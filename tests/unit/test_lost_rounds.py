@@ -110,8 +110,7 @@ def test_the_warning_says_what_was_lost(lost: dict[int, str]) -> None:
 
 
 def test_parts_of_lost_rounds_are_no_cut_offs() -> None:
-    """Nor in later rebuilds, up to where the first one has replayed all, also if Kafka has
-    forgotten the committed offset since."""
+    """Nor in later rebuilds, as far as the first replayed, whatever Kafka has forgotten since."""
     again = {"replayed": {0: 12}}
     for sent, options in ((12, {"everything": True, "lost": [0]}), (12, again), (0, again)):
         found = Cutoff({0: 2}, {0: sent}, 1, **options)
