@@ -24,22 +24,20 @@ from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import ablation, stage1
 from tests.benchmarks import games as bench
-from tests.benchmarks.document.lines import verdicts
 from tests.benchmarks.document.rows import Origin, load, made
-from tests.benchmarks.document.tables import BY_SECTION
+from tests.benchmarks.document.tables import BY_SECTION, verdicts
 from tests.benchmarks.document.writing import ROWS
-from tests.benchmarks.lab import games, games_tables, peers
+from tests.benchmarks.lab import figures, games, peers
 from tests.benchmarks.lab.forward import ORDER_OF_ALL, Fitted, Gain, Variant
-from tests.benchmarks.lab.game import games_of
+from tests.benchmarks.lab.game import Kind, games_of, season
 from tests.benchmarks.lab.games import REFERENCE, Verdict
-from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.measure import result
 from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.__main__ import enough, labelled
 from tests.benchmarks.stream.against import beside_null, compared
-from tests.benchmarks.stream.crowd import report as report_of_crowd
 from tests.benchmarks.stream.ground import Published, Servers, copied
 from tests.benchmarks.stream.latency import Seen, feed, found
+from tests.benchmarks.stream.latency import report as report_of_crowd
 from tests.benchmarks.stream.null import (
     Sample,
     in_groups,
@@ -125,7 +123,7 @@ def report(path: Path) -> Path:
         game="codeforces, 5 against 5", rounds=90, scored_rounds=81, sides=2.0, systems=fits,
         ours="elo-mmr", least_at_first="bar", verdicts=found,
     )  # fmt: skip
-    path.write_bytes(games_tables.as_json([game], ["6 configurations were tried."]))
+    path.write_bytes(figures.as_json([game], ["6 configurations were tried."]))
     return path
 
 

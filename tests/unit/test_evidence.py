@@ -28,16 +28,13 @@ from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from tests import tables
-from tests.benchmarks.lab import evidence, figures, games, games_tables, peers, saved
-from tests.benchmarks.lab.contestants import LEFT_OUT
-from tests.benchmarks.lab.dealt import in_blocks
-from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST, last
-from tests.benchmarks.lab.game import Game, games_of
-from tests.benchmarks.lab.games import Bounds
+from tests.benchmarks.lab import evidence, figures, games, peers
+from tests.benchmarks.lab.evidence import FARMED, HARVEST, HONEST, last
+from tests.benchmarks.lab.game import Game, Kind, games_of, in_blocks, season
+from tests.benchmarks.lab.games import Bounds, Saved, Unfinished, digest_of
 from tests.benchmarks.lab.kerby import METHODS, seasons
+from tests.benchmarks.lab.peers import LEFT_OUT
 from tests.benchmarks.lab.report import load
-from tests.benchmarks.lab.saved import Saved, Unfinished, digest_of
-from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 from tests.builders.cases import cases
@@ -427,7 +424,7 @@ def test_a_system_that_takes_too_long_is_named_and_left_out(tmp_path: Path) -> N
     assert [each.system for each in none.not_finished] == ["glicko", "bar"]
     assert none.systems == [] and none.ours is None
     said = "made up: glicko did not finish within 0 s, and is left out of all comparisons."
-    assert any(said in line for line in games_tables.page([none], []))
+    assert any(said in line for line in figures.page([none], []))
     assert found.not_finished == [] and len(found.systems) == 2
 
 
@@ -464,7 +461,7 @@ def test_other_code_has_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept.store(game(), OwnSystem("glicko"), BOUNDS, Unfinished("glicko", 1.0))
     for name, value in (("KERNEL_VERSION", 10**6), ("_code", lambda: "another")):
         with monkeypatch.context() as patched:
-            patched.setattr(saved, name, value)
+            patched.setattr(games, name, value)
             assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is None
     assert kept.load(game(), OwnSystem("glicko"), BOUNDS) is not None
 

@@ -15,8 +15,8 @@ import tests.benchmarks.document.__main__ as command
 import tests.benchmarks.stream.__main__ as stream
 import tests.chaos.__main__ as chaos
 from local.tools import ROOT
-from tests.benchmarks.document import origins, writing
-from tests.benchmarks.document import summary as summary_table
+from tests.benchmarks.document import rows, writing
+from tests.benchmarks.document import writing as summary_table
 from tests.benchmarks.document.rows import (
     Origin,
     Row,
@@ -28,9 +28,8 @@ from tests.benchmarks.document.rows import (
     natural,
     replaced,
 )
-from tests.benchmarks.document.summary import summary
 from tests.benchmarks.document.tables import TABLES, Column, Table, cell_of
-from tests.benchmarks.document.writing import FIGURES, SECTION, with_summary, with_tables
+from tests.benchmarks.document.writing import FIGURES, SECTION, summary, with_summary, with_tables
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.chaos.scene import Outcome
 
@@ -164,7 +163,7 @@ def test_the_readmes_table() -> None:
     """At most six lines, only of what was measured; a page without markers stays as it is. Each
     figure names its machine by a letter, which is explained below the table."""
     lines = [line for line in summary(KEPT).splitlines() if line.startswith("| ")]
-    assert len(lines) == 1 + len(summary_table.FIGURES) <= 7
+    assert len(lines) == 1 + len(summary_table.SUMMARY) <= 7
     assert "| throughput of one worker" not in summary([])
     assert with_summary("nothing", KEPT) == "nothing"
     page = with_summary("a\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nb\n", KEPT)
@@ -297,8 +296,8 @@ def test_saved_runs_are_written(
         "rebuild": "make bench-stream",
     }  # fmt: skip
     reported = {(each.commit, each.date, each.machine, each.remark) for each in after.values()}
-    date = origins.dated(saved.stat().st_mtime)
-    assert reported == {("1a2b3c4", date, origins.machine(), "It rained.")}
+    date = rows.dated(saved.stat().st_mtime)
+    assert reported == {("1a2b3c4", date, rows.machine(), "It rained.")}
     given = ["--commit", "1a2b3c4", "--date", "2026-03-03", "--command", "make x", "--machine", "m"]
     assert command.main([str(saved), *given]) == 0
     assert rows_of(root)["rebuild"].origin == Origin("2026-03-03", "1a2b3c4", "make x", "m")

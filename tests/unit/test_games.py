@@ -22,12 +22,22 @@ from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.evaluation.tuning import UNDEFINED
 from stream_rater.rating.systems.dimension import Dimension
 from stream_rater.runtime.trials import trials_on
-from tests.benchmarks.lab import forward, games, games_tables
-from tests.benchmarks.lab.dealt import deal_teams
-from tests.benchmarks.lab.following import PARTS, Candidate, distinct, followed, parts_of
-from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant, fit
-from tests.benchmarks.lab.game import Game, games_of
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab import figures, forward, games
+from tests.benchmarks.lab.forward import (
+    ORDER,
+    ORDER_OF_ALL,
+    PARTS,
+    Candidate,
+    Fitted,
+    Gain,
+    Scored,
+    Variant,
+    distinct,
+    fit,
+    followed,
+    parts_of,
+)
+from tests.benchmarks.lab.game import Game, Kind, deal_teams, games_of, season
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
@@ -185,11 +195,11 @@ def test_verdicts_are_counted() -> None:
         )
         for name, least, first in (("a", "bar", "no difference"), ("b", "glicko", "better"))
     ]  # fmt: skip
-    assert games_tables.verdict_counts(results) == {
+    assert figures.verdict_counts(results) == {
         "bar": {"better": 3, "no difference": 1}, "glicko": {"worse": 2},
-        games_tables.AT_FIRST: {"better": 1, "no difference": 1, "worse": 1},
+        figures.AT_FIRST: {"better": 1, "no difference": 1, "worse": 1},
     }  # fmt: skip
-    assert "| bar | 3 | 1 | 0 |" in games_tables.counts(results)
+    assert "| bar | 3 | 1 | 0 |" in figures.counts(results)
 
 
 def of_both(loss: Floats, order: Floats) -> Scored:

@@ -16,8 +16,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_rater.evaluation import spaces
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, run_of
+from stream_rater.evaluation.tuned_systems import OwnSystem
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.systems.dimension import Dimension
 from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
@@ -198,3 +200,44 @@ def peer_run(sessions: Iterable[Session], config: AnyPeer) -> Run:
     results = sum(count for _, count in played)
     sides = Sides.concat([sides for sides, _ in played])
     return run_of(sides, peer.seconds, results, peer.failed)
+
+
+# --- as systems that are compared -----------------------------------------------------------------
+
+LEFT_OUT = {"elo", "thurstone"}
+"""If asked for only: Elo is pairwise Elo; Thurstone's time grows with the ratings' range."""
+
+
+def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
+    """Those asked for; of all: without LEFT_OUT, with TrueSkill that places newcomers by field."""
+    if set(systems) != set(spaces.SPACES):
+        return [OwnSystem(each) for each in systems]
+    return [
+        *(OwnSystem(each) for each in systems if each not in LEFT_OUT),
+        OwnSystem("trueskill", placing=True),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSystem:
+    """A system of another package."""
+
+    name: str
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """The dimensions that can be tuned."""
+        return SPACES[self.name]
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+        return peer_config(self.name, values)
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        """Rate a season with this configuration."""
+        return peer_run(sessions, config)
+
+    def described(self, config: Any) -> dict[str, Any]:
+        """The configuration as a table for a report."""
+        found: dict[str, Any] = msgspec.to_builtins(config)
+        return found
