@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 LONG_FIRST = (
     "integration/test_access.py", "integration/test_image_runs.py", "integration/test_seasons.py",
     "integration/test_erase.py", "integration/test_move_kafka.py", "integration/test_rebuild.py",
-    "integration/test_outages.py", "integration/test_erase_killed.py",
+    "integration/test_outages.py", "integration/test_erase_refusals.py",
     "integration/test_service.py", "integration/test_log_ends.py", "integration/test_readme.py",
     "integration/", "simulation/", "contract/", "property/", "helm/", "fuzz/", "golden/",
 )  # fmt: skip

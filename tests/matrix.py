@@ -34,7 +34,6 @@ STORE_SUITES: Mapping[str, Sequence[str]] = {
 BROKER_SUITES: Mapping[str, Sequence[str]] = {
     "the log": (
         "contract/test_reading.py", "contract/test_writing.py", "contract/test_doubt.py",
-        "contract/test_source_tails.py",
     ),
     "topics": ("contract/test_estimator_effects.py", "contract/test_season_topic.py"),
     "commands": (

@@ -148,7 +148,9 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
     successor = worker("a")
     wait_until(lambda: not first.running, "the first is fenced", moves=first.moves)
     assert first.wait() == 1
-    assert "fenced" in first.log().splitlines()[-1].lower()
+    last = first.log().splitlines()[-1]
+    assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
+    assert "fenced" in last.lower() and "Traceback" not in first.log()
     produce(opened, rounds_from(20, 20))
     wait_until(Finished(opened), "all is rated")
     assert successor.running and second.running

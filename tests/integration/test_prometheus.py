@@ -164,17 +164,6 @@ def compared(expression: str) -> Iterator[str]:
         yield absent[1] if absent else expression
 
 
-def test_what_is_compared_is_found() -> None:
-    """The compared values are found in each form that our alerts have."""
-    expression = """(min_over_time(m{a="<)"}[5m]) > 1) and (abs(stream_rater_a - time()) == 0)
-        or absent(stream_rater_b{c=~"d"}) or sum by (job) (up) < max by (job) (up)
-        or label_replace((up or absent(up)) unless on (job) up{a="b"}, "role", "c", "", "")"""
-    assert list(compared(expression)) == [
-        "abs(stream_rater_a - time())", 'stream_rater_b{c=~"d"}', "sum by (job) (up)",
-        "max by (job) (up)", "up", "up", 'up{a="b"}',
-    ]  # fmt: skip
-
-
 COMPARED = [
     (name, side)
     for name, expression in alert_rules()
