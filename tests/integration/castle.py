@@ -141,6 +141,15 @@ def a_castle(folder: Path) -> Iterator[Castle]:
         yield Castle(kafka, redis, certificates)
 
 
+def rounds_from(first: int, count: int, ladders: int = 8) -> list[Bytes]:
+    """So many rounds on several ladders."""
+    numbers = range(first, first + count)
+    return [
+        a_message(a_round(each, ladder=f"l{each % ladders}", completed_at=LONG_AGO))
+        for each in numbers
+    ]
+
+
 def some_rounds() -> list[Bytes]:
     """Two valid rounds of ann and bob on `eu`, and one that is not."""
     first, second = (

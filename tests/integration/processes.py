@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,12 +43,23 @@ def environment_of(settings: Settings) -> dict[str, str]:
     return kept | variables_of(settings)
 
 
+def changed(settings: Settings) -> dict[str, Any]:
+    """The settings that are not the default."""
+    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
+    return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def file_of(at: Settings, folder: Path) -> str:
+    """A file with these settings, named by who and where."""
+    path = folder / f"{at.kafka_sasl_username or 'owner'}-{at.topic_prefix}toml"
+    path.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in changed(at).items()))
+    return str(path)
+
+
 def variables_of(settings: Settings) -> dict[str, str]:
     """The variables of settings that are not the default, since other releases lack some."""
-    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
-    assert not given.pop("kafka_options"), "kafka_options can only be given in a TOML file"
-    changed = {name: value for name, value in given.items() if value != usual[name]}
-    return {PREFIX + name.upper(): str(value) for name, value in changed.items()}
+    assert not settings.kafka_options, "kafka_options can only be given in a TOML file"
+    return {PREFIX + name.upper(): str(value) for name, value in changed(settings).items()}
 
 
 def stream_rater(*arguments: str, settings: Settings, module: str = THIS_RELEASE) -> Ended:
@@ -61,10 +73,11 @@ def stream_rater(*arguments: str, settings: Settings, module: str = THIS_RELEASE
     )  # fmt: skip
 
 
-def done(at: Settings, *words: object, module: str = THIS_RELEASE) -> str:
-    """What a command prints that succeeds."""
+def done(at: Settings, *words: object, module: str = THIS_RELEASE, quiet: bool = False) -> str:
+    """What a command prints that succeeds; `quiet`: without complaints."""
     ended = stream_rater(*map(str, words), settings=at, module=module)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert not (quiet and complaints(ended.stderr)), ended.stderr
     return ended.stdout
 
 
@@ -226,6 +239,13 @@ class WorkerProcess(Answering):
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
+
+
+def most_memory(pid: int) -> int:
+    """The most bytes of memory that a process ever had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
 
 
 Start = Callable[..., WorkerProcess]  # Starts a worker, as the fixture `worker_process` does.

@@ -17,9 +17,8 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Application, Position
-from tests.builders.lines import Bytes, a_message, a_round
 from tests.integration import rights
-from tests.integration.castle import LONG_AGO, Castle, a_castle, some_rounds
+from tests.integration.castle import Castle, a_castle, rounds_from, some_rounds
 from tests.integration.processes import (
     PATIENTLY,
     WorkerProcess,
@@ -120,15 +119,6 @@ def test_each_right_of_erase_is_needed(
 
 
 # --- whole processes with exactly these rights ---------------------------------------------------
-
-
-def rounds_from(first: int, count: int, ladders: int = 8) -> list[Bytes]:
-    """So many rounds on several ladders."""
-    numbers = range(first, first + count)
-    return [
-        a_message(a_round(each, ladder=f"l{each % ladders}", completed_at=LONG_AGO))
-        for each in numbers
-    ]
 
 
 def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start) -> None:

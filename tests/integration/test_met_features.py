@@ -25,10 +25,17 @@ from tests.builders.met_features import (
 from tests.builders.serves import ServeHere
 from tests.chaos.season import differing
 from tests.integration import topics
-from tests.integration.processes import PATIENTLY, Start, done, refused, stopped, stream_rater
+from tests.integration.processes import (
+    PATIENTLY,
+    Start,
+    done,
+    file_of,
+    refused,
+    stopped,
+    stream_rater,
+)
 from tests.integration.serving import ask
 from tests.integration.test_corrections import rated, verified
-from tests.integration.test_move_kafka import file_of
 from tests.integration.topics import newest_events
 from tests.real import SettingsFactory
 

@@ -21,7 +21,7 @@ from tests.builders.rated_data_files import rate
 from tests.contract.places import check_copied
 from tests.integration import processes
 from tests.integration.erasing import GERTRUDE, beliefs, season
-from tests.integration.processes import Start, done, refused, stream_rater
+from tests.integration.processes import Start, done, refused
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
 from tests.integration.topics import not_compared, published, read_topic
 from tests.real import SettingsFactory
@@ -80,14 +80,6 @@ def beliefs_in(path: Path) -> dict[Player, bytes]:
         return {player: data for some in file.beliefs() for player, data in some}
 
 
-def moved(at: Settings, path: Path) -> str:
-    ended = stream_rater("move", str(path), settings=at)
-    assert (ended.returncode, processes.complaints(ended.stderr)) == (0, []), (
-        ended.stdout + ended.stderr
-    )
-    return ended.stdout
-
-
 def causes(at: Settings, player: str) -> list[str | None]:
     """What changed a player, in order: kinds of corrections and seeds, None for a round."""
     events = [each for each in published(at) if each.player == player]
@@ -104,7 +96,7 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
     kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
     cannot_be_moved(path, at, settings())
     with opened(of_file(path)) as file:  # opened before it is moved, from when on nobody can
-        assert "equal to those in" in moved(at, path)
+        assert "equal to those in" in done(at, "move", path, quiet=True)
         with opened(at) as new:
             assert check_copied(file, new) == 5
         ends = file.ends()

@@ -25,12 +25,11 @@ from tests.benchmarks.stream.ground import (
     Ground,
     a_consumer,
     a_producer,
-    most_memory,
     published,
 )
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to, updates_of
 from tests.benchmarks.stream.throughput import SERVICE
-from tests.integration.processes import wait_until
+from tests.integration.processes import most_memory, wait_until
 from tests.integration.topics import headers_of
 
 STEADY = 0.2  # Rounds of this first part of the time are not counted.

@@ -32,7 +32,7 @@ from stream_rater.rating.model import NEVER
 from stream_rater.replay.pool import Pool
 from tests.benchmarks.measure import Result, result
 from tests.benchmarks.stream.crew import Crew, a_crew, names_of
-from tests.benchmarks.stream.ground import MIB, Ground, a_producer, most_memory, resident_bytes
+from tests.benchmarks.stream.ground import MIB, Ground, a_producer, resident_bytes
 from tests.benchmarks.stream.latency import phase
 from tests.benchmarks.stream.rounds import (
     Round,
@@ -44,7 +44,7 @@ from tests.benchmarks.stream.rounds import (
     updates_of,
 )
 from tests.benchmarks.stream.throughput import SERVICE, Run, measured, used
-from tests.integration.processes import THIS_RELEASE, environment_of
+from tests.integration.processes import THIS_RELEASE, environment_of, most_memory
 from tests.rounds import Reader
 
 SESSION_MS = 6000  # As the service has it where nothing is set.
