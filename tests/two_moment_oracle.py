@@ -21,8 +21,6 @@ REACH, STEP = 9.0, 0.15
 
 @dataclass
 class Player:
-    """What is believed of a player."""
-
     mu: float
     sigma: float
     rounds: int = 0
@@ -31,8 +29,6 @@ class Player:
 
 @dataclass
 class Side:
-    """A side of a round, before it."""
-
     place: int
     players: Sequence[Player]
     shares: Sequence[float]

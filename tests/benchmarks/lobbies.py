@@ -72,13 +72,11 @@ def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
 
 
 def openskill(players: int) -> Rate:
-    """openskill.py's PlackettLuce."""
     model: Any = peer_module("openskill.models").PlackettLuce()
     return one_by_one(model.rate, [model.rating() for _ in range(players)])
 
 
 def trueskill(players: int) -> Rate:
-    """The trueskill package."""
     environment: Any = peer_module("trueskill").TrueSkill(draw_probability=0.0)
     return one_by_one(environment.rate, [environment.create_rating() for _ in range(players)])
 

@@ -47,8 +47,6 @@ TIMEOUT_S = 60.0
 
 
 class Posted(NamedTuple):
-    """What became of the posts."""
-
     due_s: dict[str, float]  # When each round was due, Unix seconds.
     answered_s: Floats  # (n,) how long each answer took that counts, in seconds.
 

@@ -131,7 +131,6 @@ class Host:
         return self._process
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.check().kill()
         self.close()
 

@@ -97,8 +97,6 @@ class Member:
 
 
 class LocalRig:
-    """A rig on a log of this process."""
-
     log: Any
     store: LocalStore
     cut: Callable[[int, int], None]  # Delete the records of round-completed before this offset.
@@ -140,7 +138,6 @@ class LocalRig:
         newcomer.poll()
 
     def submit(self, partition: int, *records: Bytes) -> None:
-        """Append records to round-completed."""
         for each in records:
             self.log.submit(partition, each.value, each.headers, time.time(), each.key)
 

@@ -358,12 +358,10 @@ def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
 
 
 def stored(at: Performer, part: SeedPart) -> StoredShard:
-    """What shard 0 has of the players of a part."""
     return read(at, 0, *part.column)
 
 
 def applied(at: Performer, part: SeedPart, offset: int) -> Change:
-    """Apply the part in a record at this offset."""
     change = compute_seeds(batch_of(part, offset), {0: stored(at, part)})[0]
     assert apply(at, 0, change)
     return change

@@ -38,12 +38,10 @@ PACKED = [("content-type", b"application/msgpack")]
 
 
 def a_round(*standings: Any, **fields: Any) -> bytes:
-    """A valid round with these changes."""
     return rounds.as_json(*standings, **{"completed_at": "2020-05-01T20:15:05Z", **fields})
 
 
 def packed(*standings: Any, **fields: Any) -> bytes:
-    """A valid round with these changes, in MessagePack."""
     return rounds.as_msgpack(*standings, **{"completed_at": "2020-05-01T20:15:05Z", **fields})
 
 

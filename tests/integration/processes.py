@@ -242,7 +242,6 @@ class WorkerProcess(Answering):
 
 
 def most_memory(pid: int) -> int:
-    """The most bytes of memory that a process ever had."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return 1024 * int(found[1])
@@ -252,7 +251,6 @@ Start = Callable[..., WorkerProcess]  # Starts a worker, as the fixture `worker_
 
 
 def gone(settings: Settings) -> Callable[[], bool]:
-    """Whether the groups have no members any more."""
     admin = Admin(settings)
     return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
 

@@ -42,8 +42,6 @@ LOOK_S = 0.3
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
-
     code: int
     out: str
     err: str

@@ -39,7 +39,6 @@ Start = Callable[..., WorkerProcess]
 
 @pytest.fixture(scope="module")
 def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
-    """Both secured servers."""
     with a_castle(tmp_path_factory.mktemp("castle")) as made:
         yield made
 
@@ -173,7 +172,6 @@ def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start
 
 
 def assert_prepared(settings: Settings) -> None:
-    """Make a store ready, and write a belief."""
     store, ann = RedisStore(settings), BeliefColumn.of([(("eu", "ann"), b"belief")])
     store.prepare()
     assert store.apply({0: Application(Position(1, 0), ann)})[0]
@@ -239,7 +237,6 @@ def round_taken(api: WorkerProcess) -> Answered:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts `stream-rater serve`."""
     with serves(tmp_path) as start:
         yield start
 
@@ -301,7 +298,6 @@ PAGES = ("metrics", "healthz", "readyz", "")
 
 
 def said_by(worker: WorkerProcess) -> str:
-    """Everything that a worker prints or serves."""
     return "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
 
 

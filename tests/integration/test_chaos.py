@@ -116,7 +116,6 @@ FOUND = {"": set(), "older-state-answered": {"back in time"}, "min-offset-ignore
 
 
 def play(at: Settings, first: int) -> None:
-    """Send rounds of one ladder."""
     names = [f"p{i}" for i in range(PLAYERS)]
     for number in range(TURNS):
         standings = ranked([1 + (i + number) % 5 for i in range(PLAYERS)], names)

@@ -50,7 +50,6 @@ def season(first: int, count: int) -> Iterator[Bytes]:
 
 
 def rated(at: Settings, *records: Bytes) -> None:
-    """Report rounds, and wait until they are rated."""
     produce(at, records)
     wait_until(Finished(at), "all is rated")
 
@@ -159,7 +158,6 @@ def kinds(at: Settings) -> None:
 
 
 def refused_corrections(at: Settings) -> None:
-    """Send corrections that the log refuses."""
     applied(at, "round-voided", round_id="r11")
     applied(at, "round-voided", round_id="r10")  # of the other ladder
     applied(at, "player-removed", player="p99")

@@ -55,7 +55,6 @@ class Place(NamedTuple):
     secured: str
 
     def settings(self, **changes: str) -> Settings:
-        """Settings of the secured listener."""
         given = {"kafka": self.secured, "kafka_security_protocol": "sasl_plaintext", **changes}
         return msgspec.structs.replace(self.opened, **given)
 
@@ -190,7 +189,6 @@ class Issuer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of its token endpoint."""
         return f"http://{LOOPBACK}:{self.server_port}/token"
 
 
@@ -221,7 +219,6 @@ class TokenRequest(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
-    """An issuer that answers."""
     with Issuer() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

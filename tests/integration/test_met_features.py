@@ -42,13 +42,11 @@ from tests.real import SettingsFactory
 
 @pytest.fixture
 def at(settings: SettingsFactory) -> Settings:
-    """One ladder, in one partition."""
     return settings(partitions=1, shards=2)
 
 
 @pytest.fixture
 def another(addresses: Addresses) -> Iterator[Callable[[], Settings]]:
-    """Makes places beside it."""
     with ExitStack() as stack:
         yield lambda: msgspec.structs.replace(
             stack.enter_context(real.a_place(addresses)), partitions=1, shards=2

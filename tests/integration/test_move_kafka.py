@@ -35,7 +35,6 @@ Elsewhere = Callable[..., Settings]
 
 @pytest.fixture(scope="module")
 def other_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a second Kafka."""
     with start_kafka(tmp_path_factory.mktemp("other") / "kafka") as server:
         yield server.address
 

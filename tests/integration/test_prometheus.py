@@ -247,7 +247,6 @@ SOMEBODY = ("--player ada-1", "--player p1")
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with TLS."""
     folder = tmp_path_factory.mktemp("tls")
     with secured_redis(folder / "redis", make_certificates(folder)) as server:
         yield server.url.removeprefix("rediss://")

@@ -36,7 +36,6 @@ STANDINGS = "season-standings", RANKED, "--wait", PATIENTLY
 
 
 def records(at: Settings) -> list[SeasonRecord]:
-    """What is in the topic, and committed."""
     found = [
         season_ended.record_of(e.key() or b"", e.value()) for e in read_topic(at, topic_of(at))
     ]

@@ -240,12 +240,10 @@ def shares(worker: WorkerProcess) -> tuple[float, float]:
 
 
 def assignments(worker: WorkerProcess) -> tuple[float, float]:
-    """How often each assignment changed."""
     return both(worker, "stream_rater_assignments_total")
 
 
 def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
-    """A metric of the estimator and of the updater."""
     return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 

@@ -42,14 +42,12 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, file: Path) -> Iterator[Start]:
-    """Starts processes on the file."""
     with commands(tmp_path, "standalone", str(file)) as found:
         yield partial(found, SETTINGS)
 
 
 @pytest.fixture
 def here(serve: ServeHere, file: Path) -> StartHere:
-    """Starts threads on the file: `here(settings)`."""
     return lambda settings=SETTINGS: serve(settings, data=file)
 
 

@@ -129,7 +129,6 @@ def test_one_clear_line(addresses: Addresses, tmp_path_factory: pytest.TempPathF
 
 
 def is_right(name: str, ended: Ended) -> bool:
-    """Whether the command ended as it should."""
     code, says, _ = STARTS[name]
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     if (ended.returncode, ended.stdout, len(lines)) != (code, "", 1):

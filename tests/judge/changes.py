@@ -90,7 +90,6 @@ decode = msgspec.json.Decoder(Event).decode
 
 
 def named(*parts: str) -> str:
-    """The parts of a key or of an event id, joined."""
     found = ":".join(parts)
     if found.count(":") < len(parts) and not SPECIAL.search(found):
         return found

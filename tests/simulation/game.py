@@ -118,7 +118,6 @@ class Patience:
     """Lets records wait until a correction or seed is applied, so some are before later ones."""
 
     def __init__(self, rng: random.Random, most: int) -> None:
-        """Records wait for `most` steps."""
         self._rng = rng
         self._most = most
         self._left = 0

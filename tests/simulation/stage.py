@@ -62,8 +62,6 @@ A2, B2, C2 = (named(letter, 2) for letter in "abc")
 
 
 class Stage:
-    """A log, a store and actors."""
-
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
         self.begin_with(SHARDS)

@@ -90,7 +90,6 @@ def _counts(row: Row, system: str) -> list[int]:
 
 
 def systems(row: Row) -> Iterator[Row]:
-    """A game's systems, with all figures of each."""
     ratio: dict[str, Any] = row.figures["ratio"]
     for system in dict.fromkeys(key.split()[0] for key in ratio if key.endswith(" us_update")):
         own = {key.split()[1]: value for key, value in ratio.items()
@@ -198,7 +197,6 @@ class Table:
     brief: Brief | None = None
 
     def rows(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows of this table, in order."""
         place = {word: number for number, word in enumerate(self.order)}
         own = [row for row in rows if re.fullmatch(self.names, row.name)]
         return sorted(

@@ -154,8 +154,6 @@ MADE_UP_THRESHOLD = 2200.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The size of an experiment."""
-
     rounds: int | None  # So many rounds of each data set are used, from its first on; None for all.
     trials: int  # The number of configurations tried for each system and data set.
     sizes: tuple[int, ...]  # The numbers of players in a round, for Figure 3.
@@ -174,18 +172,14 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A named data set."""
-
     name: str
     sessions: Sequence[Session]
 
     @property
     def rounds(self) -> int:
-        """The number of rounds."""
         return sum(len(session.rounds) for session in self.sessions)
 
     def sizes(self) -> list[int]:
-        """The number of entries of each round."""
         return [int(size) for session in self.sessions for size in session.rounds.entries]
 
 
@@ -207,7 +201,6 @@ Say = Callable[[str], None]
 
 
 def made_up(effort: Effort) -> list[DataSet]:
-    """The synthetic data sets."""
     return [
         DataSet(name, list(in_blocks(game.season(kind, SEED))))
         for name, kind in effort.synthetic.items()
@@ -215,13 +208,10 @@ def made_up(effort: Effort) -> list[DataSet]:
 
 
 def first_guess(system: str) -> RatingConfig:
-    """The configuration of a system before tuning."""
     return configuration(system, start(SPACES[system]))
 
 
 class Tuned(NamedTuple):
-    """The result of tuning a system."""
-
     config: RatingConfig
     at_ends: tuple[str, ...]  # The parameters that ended at an end of their range.
 

@@ -53,8 +53,6 @@ def distinct(
 
 
 class Candidate(NamedTuple):
-    """A point that is followed."""
-
     point: Sequence[float]
     cost: float
     """The total loss of the rounds before those that are scored, and the prior's penalty."""
@@ -132,8 +130,6 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a system on a game."""
-
     system: str
     variants: list[Variant]
     """The first guess, and the tuned and followed parameters, with the last ones followed."""
@@ -214,8 +210,6 @@ def trials_of(system: System, trials: int) -> int:
 
 
 class _Way:
-    """The points that are followed on a game."""
-
     def __init__(self, problem: fits.Fit, game: Game, default: Played, found: Validated) -> None:
         self._problem, self._game = problem, game
         self._numbers = default.rest.sides.number

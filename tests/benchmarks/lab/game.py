@@ -91,8 +91,6 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A season, and the end of its first part."""
-
     name: str
     sessions: Sequence[Session]
     boundary: int
@@ -100,11 +98,9 @@ class Game:
 
     @property
     def first(self) -> list[Session]:
-        """The rounds to tune on."""
         return before(self.sessions, self.boundary)
 
     def sizes(self) -> list[int]:
-        """The number of sides of each round."""
         return [int(each) for session in self.sessions for each in session.rounds.entries]
 
 

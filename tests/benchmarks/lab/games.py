@@ -203,7 +203,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The systems that did not finish in time. They have no verdicts."""
 
     def of_chosen(self) -> list[Verdict]:
-        """The verdicts on our system to use."""
         return [each for each in self.verdicts if each.ours == self.ours]
 
 
@@ -340,12 +339,10 @@ class Bounded:
 
     @property
     def name(self) -> str:
-        """The name of the system."""
         return self.system.name
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """The dimensions that can be tuned."""
         return self.system.space
 
     def config(self, values: Mapping[str, float]) -> Any:
@@ -357,7 +354,6 @@ class Bounded:
         return self.system.play(self._in_time(sessions), config)
 
     def described(self, config: Any) -> dict[str, Any]:
-        """The configuration as a table for a report."""
         return self.system.described(config)
 
     def _in_time(self, sessions: Iterable[Session]) -> Iterator[Session]:

@@ -23,8 +23,6 @@ GAUSSIAN_RATES = tuple(zip(RHO, (0.65, 0.09, 0.07), strict=True))
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the note."""
-
     config: parameters.RatingConfig
     season_1: float | None
     """Kendall's tau on the first season of Map Rando, as the note reports it."""

@@ -52,8 +52,6 @@ FAILURES = (ArithmeticError, ValueError)
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
-    """A package's system and its parameters."""
-
     peer: str
     beta: float
     tau: float
@@ -220,13 +218,10 @@ def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
 
 @dataclass(frozen=True, slots=True)
 class PeerSystem:
-    """A system of another package."""
-
     name: str
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """The dimensions that can be tuned."""
         return SPACES[self.name]
 
     def config(self, values: Mapping[str, float]) -> Any:
@@ -234,10 +229,8 @@ class PeerSystem:
         return peer_config(self.name, values)
 
     def play(self, sessions: Iterable[Session], config: Any) -> Run:
-        """Rate a season with this configuration."""
         return peer_run(sessions, config)
 
     def described(self, config: Any) -> dict[str, Any]:
-        """The configuration as a table for a report."""
         found: dict[str, Any] = msgspec.to_builtins(config)
         return found

@@ -86,11 +86,9 @@ class Elo(msgspec.Struct, frozen=True, tag="plain-elo", tag_field="peer"):
     space: ClassVar = (Dimension("k", 2.0, 200.0, 20.0), Dimension("k_first", 2.0, 400.0, 40.0))
 
     def newcomer(self) -> EloRating:
-        """A player without rounds."""
         return EloRating(INITIAL, 0)
 
     def side(self, team: Sequence[EloRating]) -> Side:
-        """A team's mean and variance."""
         return Side(sum(each.mu for each in team) / len(team), NOISE)
 
     def rate(
@@ -139,11 +137,9 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     )
 
     def newcomer(self) -> Glicko2Rating:
-        """A player without rounds."""
         return Glicko2Rating(INITIAL, self.initial_deviation, self.initial_volatility, None)
 
     def side(self, team: Sequence[Glicko2Rating]) -> Side:
-        """A team's mean and variance."""
         mean = sum(each.mu for each in team) / len(team)
         return Side(mean, sum(each.deviation**2 for each in team) / len(team) + NOISE)
 

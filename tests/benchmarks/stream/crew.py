@@ -36,8 +36,6 @@ class Program(NamedTuple):
 
 @dataclass
 class Crew:
-    """Running workers."""
-
     settings: Settings
     program: Program
     start: Callable[..., WorkerProcess]

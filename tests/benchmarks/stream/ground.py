@@ -60,8 +60,6 @@ ONE_EACH = Servers()
 
 @dataclass
 class Ground:
-    """Running servers."""
-
     kafka: Sequence[Server]
     redis: Sequence[Server]
     folder: Path

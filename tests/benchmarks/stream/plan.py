@@ -43,8 +43,6 @@ GUARANTEES = ("at-least-once", "exactly-once")
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of what."""
-
     measures: frozenset[str]
     workers: Sequence[str]  # Sizes of crews, as in `names_of`.
     quick: bool = False

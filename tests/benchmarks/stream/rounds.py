@@ -31,8 +31,6 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """Rounds of one kind."""
-
     name: str
     size: int
     players: int  # In all: each in one ladder.
