@@ -30,10 +30,10 @@ from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.submissions import RecordPlace
 from tests.brokers import QUICK_FAILOVER
-from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
 from tests.chaos.judging import Posts, check, judge_twice, recording, words_of
 from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis, verify
+from tests.chaos.season import seeded
 from tests.data_files import audit, committed_of, ends_of, unfinished
 from tests.integration.processes import WorkerProcess, wait_until, workers
 from tests.integration.topics import Finished, read_topic

@@ -17,8 +17,7 @@ from typing import Any
 from hypothesis import given
 from rich.console import Console
 
-from tests.fuzz.outcome import least_s, timed_outcome
-from tests.fuzz.recipes import MUTATIONS, inputs_of, messages
+from tests.fuzz.recipes import MUTATIONS, inputs_of, least_s, messages, timed_outcome
 from tests.rounds import event
 from tests.waits import HANGS_S
 

@@ -27,7 +27,7 @@ from tests.chaos.serving import wait_until_asked
 from tests.chaos.standalone import free_port
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Bytes, Finished, produce
-from tests.judge.findings import Findings
+from tests.judge.observations import Findings
 from tests.real import SettingsFactory
 from tests.rounds import as_json, day, ranked
 from tests.unit.test_chaos import ALL

@@ -94,7 +94,6 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
     done(of_file(path), "season-standings", RANKED)
     before = beliefs_in(path)
     kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
-    cannot_be_moved(path, at, settings())
     with opened(of_file(path)) as file:  # opened before it is moved, from when on nobody can
         assert "equal to those in" in done(at, "move", path, quiet=True)
         with opened(at) as new:
@@ -150,6 +149,7 @@ def test_a_move_is_killed(
         at, "move", path
     )
     rate(path)
+    cannot_be_moved(path, at, generation(at, "used"))
     before, made = beliefs_in(path), list[str]()
     words = ["move", str(path)]
     with halting(words, processes.environment_of(at), EFFECTS, tmp_path / "first.log") as halts:

@@ -12,8 +12,7 @@ import msgspec
 
 from tests.judge.accepted import Reasons, standings
 from tests.judge.changes import Event, Last, broken, decode, named, shown
-from tests.judge.findings import Findings
-from tests.judge.observations import Answered, Sent, Streamed
+from tests.judge.observations import Answered, Findings, Sent, Streamed
 
 PATH = re.compile(r"/v1/ladders/([^/?]+)/(players/[^/?]+|players:lookup|leaderboard)(/history)?")
 NUMBERS = ("mu", "sigma", "rating", "rounds", "provisional", "completed_at", "season")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import tests.chaos.__main__ as chaos
 from stream_rater.contract.events import CorrectionCause, RatingChanged
-from tests.chaos import chance
+from tests.chaos import season
 from tests.chaos.corrected import corrected_tally, values_of
 from tests.chaos.crew import Violation, why_ended
 from tests.chaos.ledger import NAME, BadLedger, Ledger, Played, sums
@@ -184,7 +184,7 @@ def test_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int]] = []
 
     def played(name: str, *_: object) -> Outcome:
-        seen.append((name, chance.seeded(0)))
+        seen.append((name, season.seeded(0)))
         if len(seen) == 3:
             raise RuntimeError("it broke")
         return outcome(name)
@@ -200,4 +200,4 @@ def test_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.failure for each in rows if each.failure] == ["RuntimeError: it broke"]
     chaos.accumulate(Ledger(tmp_path), ["x", "y"], 12, 0.0, quick=False)  # no time is left
     assert len(Ledger(tmp_path).rows) == 5
-    chance.reseed(0)
+    season.reseed(0)

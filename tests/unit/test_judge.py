@@ -13,10 +13,9 @@ from tests.builders.lines import a_round
 from tests.judge.__main__ import main
 from tests.judge.accepted import partition_of
 from tests.judge.changes import named
-from tests.judge.findings import Findings
 from tests.judge.invented import AT, PARTITIONS, RUN, InventedRun, text_of, whole
 from tests.judge.judge import judged
-from tests.judge.observations import Answered, Line, Seen, Sent, Streamed, write_all
+from tests.judge.observations import Answered, Findings, Line, Seen, Sent, Streamed, write_all
 
 LADDER = "duels"
 HOME = partition_of(LADDER, PARTITIONS)
