@@ -86,25 +86,15 @@ def ended(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Mapping[C
     return outcomes(castle, tmp_path_factory.mktemp("cases"), cases)
 
 
-def faults(ended: Mapping[Case, Ended], server: str) -> list[str]:
-    """What is wrong with the cases that lack a right on this server, or none."""
-    found = [fault(case, each) for case, each in ended.items() if case.server == server]
-    return [*filter(None, found)]
+def faults(ended: Mapping[Case, Ended]) -> list[str]:
+    return [*filter(None, itertools.starmap(fault, ended.items()))]
 
 
-def test_each_role_does_its_work_with_exactly_its_rights(ended: Mapping[Case, Ended]) -> None:
-    """Every role and every command of the page."""
-    assert not faults(ended, "")
-
-
-def test_each_right_on_kafka_is_needed(ended: Mapping[Case, Ended]) -> None:
-    """Without it the exit code is 1 or 2, and one line says what was denied."""
-    assert not faults(ended, "kafka")
-
-
-def test_each_right_on_redis_is_needed(ended: Mapping[Case, Ended]) -> None:
-    """Without it the exit code is 1 or 2, and one line says what was denied."""
-    assert not faults(ended, REDIS)
+def test_each_role_works_with_exactly_its_rights(ended: Mapping[Case, Ended]) -> None:
+    """Every role and command of the page; without any one right the exit code is 1 or 2, and one
+    line says what was denied, on Kafka or on Redis."""
+    assert {case.server for case in ended} == {"", *DENIALS}
+    assert not faults(ended)
 
 
 @pytest.mark.slow
@@ -114,7 +104,7 @@ def test_each_right_of_erase_is_needed(
     """On the old topics, the new ones, and in Redis."""
     cases = [case for case in CASES if is_a_variation(case)]
     found = outcomes(castle, tmp_path_factory.mktemp("erasures"), cases)
-    assert not [*filter(None, itertools.starmap(fault, found.items()))]
+    assert not faults(found)
 
 
 # --- whole processes with exactly these rights ---------------------------------------------------
