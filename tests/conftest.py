@@ -33,8 +33,7 @@ LONG_FIRST = (
 """The longest, in order: a long file begun last would leave all processes but one without work."""
 
 
-PROCESSES = 3
-"""The number of test processes for each processor. Tests with servers mostly wait for them."""
+PROCESSES = 3  # Test processes for each processor; with servers they mostly wait.
 GIB_EACH = 2  # The memory of a test process and of what it starts, in GiB, rounded up.
 
 SERVERS = pytest.StashKey[ExitStack]()

@@ -19,8 +19,7 @@ from tests.benchmarks.stage1 import LOGISTIC, wave_of
 PLAYERS = 2_000
 WARM_UP = 40  # Evenings before: as many rounds for each player, so that histories are full.
 TURNS = 40
-PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}
-"""A peer's evening is smaller: its time for an update does not depend on how many lobbies wait."""
+PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}  # Smaller: an update's time does not change.
 
 EVENINGS = 8  # In a turn of ours: a turn should last as long as a peer's does.
 

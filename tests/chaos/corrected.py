@@ -21,11 +21,9 @@ from tests.simulation.oracle import replay
 from tests.simulation.truth import EventValues, WrittenBy, values_of
 
 LADDERS = ("duels", "lobbies", "ranked")
-CROWD = "crowd"
-"""A ladder without corrections. Its rounds lie among the others', and make their work longer."""
+CROWD = "crowd"  # A ladder without corrections, whose rounds make the others' work longer.
 PLAYERS, LOBBY = 40, 6
-SECOND_ACCOUNTS = 10
-"""So many players have another account, and never stand in one round with themselves."""
+SECOND_ACCOUNTS = 10  # So many players have another account, never in a round with themselves.
 
 Rejected = tuple[int, int, str]  # partition, offset and code
 

@@ -25,10 +25,8 @@ from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, GUST = 30, 10
-FIRST = 12_000
-"""Rounds that are rated before the first correction: work on one takes some tenths of a second."""
-AHEAD, AT_ONCE = 30, 2
-"""The most rounds that are sent behind a correction, and the corrections that are sent together."""
+FIRST = 12_000  # Rounds before the first correction: work on one takes some tenths of a second.
+AHEAD, AT_ONCE = 30, 2  # The most rounds behind a correction, and corrections sent together.
 LADDERS_FILE = "".join(
     f'[ladders.{ladder}.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
     "drift_per_day = 2.0\n"
@@ -184,8 +182,7 @@ def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
-BEFORE_SEEDS, BETWEEN_SEEDS = 400, 60
-"""The rounds before the first seed, and the most rounds that are sent with each fault."""
+BEFORE_SEEDS, BETWEEN_SEEDS = 400, 60  # Rounds before the first seed, and the most with each fault.
 LARGE = 400  # the number of new players in a seed
 
 

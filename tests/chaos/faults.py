@@ -201,8 +201,7 @@ def joining(name: str, folder: Path, quick: bool) -> Outcome:
 
 CHANGED_FROM = 7 * AT_ONCE // 2
 """The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
-KILLS, AHEAD, GUST = 100, 10, 10
-"""A storm's kills, the rounds sent with each, and the faults before all rounds are rated."""
+KILLS, AHEAD, GUST = 100, 10, 10  # Kills, rounds sent with each, and faults before all is rated.
 
 TOXICS: dict[str, Toxic | None] = {  # The faults of connections.
     "cut": None,

@@ -39,8 +39,7 @@ def seeded(base: int) -> int:
 T = TypeVar("T")
 
 Who = tuple[str, str]  # ladder and player
-Due = Mapping[Who, Mapping[str, int]]
-"""For each player, by round id, the number of the player's round, from 1, in the log's order."""
+Due = Mapping[Who, Mapping[str, int]]  # By player and round id, the number of the round, from 1.
 
 BATCH = 5000
 

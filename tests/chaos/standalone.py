@@ -43,8 +43,7 @@ from tests.waits import STILL_S
 KILLS, FEW = 200, 4  # the kills of a standalone process, and those of a quick run
 KILLS_OF_SERVE, FEW_OF_SERVE = 20, 3
 EARLY = 0.2  # the share of kills that come while the process starts
-EARLY_S, SOON_S = 2.5, 0.15
-"""The longest times from its start, or from its work, until it is killed: the faults themselves."""
+EARLY_S, SOON_S = 2.5, 0.15  # The longest until it is killed, from its start or its work.
 AHEAD = 60  # the most rounds that it acknowledges before it may be killed
 GUST = 10  # the kills after which the recovery is measured
 CLIENTS, MOST_TOGETHER = 4, 12

@@ -60,8 +60,7 @@ def _rarely(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.tuples(st.integers(0, 3), strategy).map(lambda drawn: None if drawn[0] else drawn[1])
 
 
-entries = _rarely(damage | scalars)
-"""What is wrong with an entry: nothing, some fields, or all of it."""
+entries = _rarely(damage | scalars)  # What is wrong with an entry: nothing, some fields, or all.
 fields = _rarely(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=2))
 
 

@@ -32,8 +32,7 @@ max_entries = {MOST}
 MEBIBYTE = 2**20
 KEY = LADDER.encode()
 ANY = -1  # The key decides the partition.
-ELSEWHERE = (partition_of(LADDER, 4) + 1) % 4
-"""One of the four partitions that is not the ladder's."""
+ELSEWHERE = (partition_of(LADDER, 4) + 1) % 4  # One of the four that is not the ladder's partition.
 PACKED = [("content-type", b"application/msgpack")]
 
 

@@ -28,13 +28,11 @@ THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
 """The modules to run: the command of this release, of the next one, and of the last one."""
 
-PATIENTLY = "900"
-"""For `verify --wait`: seconds within which the workers finish, on whatever machine."""
+PATIENTLY = "900"  # For `verify --wait`: seconds for the workers, on whatever machine.
 
 Ended = subprocess.CompletedProcess[str]  # A command that has ended.
 
-ANSWER_S = 60.0
-"""Without an answer for so long, a page counts as not there, and whoever waits asks again."""
+ANSWER_S = 60.0  # A page without an answer for so long is not there; whoever waits asks again.
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -91,8 +89,7 @@ def refused(at: Settings, *words: object, code: int = 0) -> str:
 
 
 PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
-IDLE = ": waiting for messages"
-"""Said by a command that follows a topic, when nothing comes for some seconds."""
+IDLE = ": waiting for messages"  # Said by a command that follows a topic while nothing comes.
 
 
 def complaints(stderr: str) -> list[str]:

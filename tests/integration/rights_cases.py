@@ -67,8 +67,7 @@ WRITING = {  # Roles that would change what others read: each case has topics of
     "erase --delete-old",
     "serve with writing",
 }
-VARIED = {"erase --delete-old", *SERVING} - {"serve"}
-"""Roles that need all that another one needs, and more."""
+VARIED = {"erase --delete-old", *SERVING} - {"serve"}  # Roles that need all of another's, and more.
 KAFKA, REDIS = "kafka", "redis"
 TOO_FEW = "1 rounds to tune on"  # `tune` with all its rights ends here.
 AFTER_CORRECTIONS = {

@@ -35,10 +35,8 @@ from stream_rater.runtime.service import Service
 from tests.builders.lines import a_message, a_round
 from tests.integration.processes import file_of
 
-LOOKS = 25
-"""How often rejections are looked for: within seconds, Kafka says if they may not be read."""
-LOOK_S = 0.3
-"""How often a worker's end is looked for, which comes by itself only if it lacks a right."""
+LOOKS = 25  # How often rejections are looked for, until Kafka says if they may be read.
+LOOK_S = 0.3  # How often a worker's end is looked for; by itself it ends without a right.
 
 
 class Ended(NamedTuple):

@@ -49,8 +49,7 @@ DENIALS = {
     "kafka": r"(kafka|topic).*(authorization failed|may not be seen|may not read)",
     REDIS: r"redis: .*(no permissions|can't run this command|without MULTI)",
 }
-UNNAMED = r"kafka: None"
-"""Said of a producer whose records the client has given up before it names the denial."""
+UNNAMED = r"kafka: None"  # Of a producer whose records are given up before the denial is named.
 
 
 def said(ended: Ended) -> list[str]:

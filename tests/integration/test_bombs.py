@@ -23,8 +23,7 @@ BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
 TOPIC_BYTES = 64 * MEBIBYTE
 MANY = 24  # The number of records in a batch that cannot be read.
-MOST_MEMORY = 1536 * MEBIBYTE
-"""Of a worker: 536 MiB were measured; one that kept all bombs would have 1.2 GB of them."""
+MOST_MEMORY = 1536 * MEBIBYTE  # 536 MiB were measured; all bombs would take a worker 1.2 GB.
 
 
 def make_large_topics(at: Settings) -> None:

@@ -44,8 +44,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 USER = signer.USER
-AGAIN_MS = "2000"
-"""The time after which the broker asks a connection for a password or token again."""
+AGAIN_MS = "2000"  # After so long the broker asks a connection for its login again.
 
 
 class Place(NamedTuple):
@@ -183,8 +182,7 @@ class Issuer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__((LOOPBACK, 0), TokenRequest)
-        self.issued = 0
-        """The number of tokens that it has issued."""
+        self.issued = 0  # The number of tokens that it has issued.
         self.refuses = False
 
     @property

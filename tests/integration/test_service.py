@@ -277,8 +277,7 @@ def test_a_large_round(settings: SettingsFactory, worker_process: Start) -> None
 
 # --- a Kafka and a Redis on which everything that a client notices is the default ---
 
-KAFKAS_LIMIT = 1_048_588
-"""The largest record batch of a topic that does not say otherwise, `message.max.bytes`."""
+KAFKAS_LIMIT = 1_048_588  # The default `message.max.bytes`, the largest batch of a topic.
 FEW, MANY = 200, 12_000
 
 

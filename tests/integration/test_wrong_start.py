@@ -27,8 +27,7 @@ from tests.waits import wait_until
 
 NOWHERE = "127.0.0.1:1"
 
-Prepare = Callable[[Settings, Path], Settings]
-"""Makes of a new place and folder those of a start that fails."""
+Prepare = Callable[[Settings, Path], Settings]  # Makes of a new place those of a start that fails.
 
 BUSY = socket.socket()
 

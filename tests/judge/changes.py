@@ -127,8 +127,7 @@ ESCAPED = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
 """In keys and event ids, each part is percent-encoded for these characters."""
 SPECIAL = re.compile("[%{}]")
 
-RESET_ERROR = 1 / 32 + 0.01
-"""The most points by which mu may differ after a reset: half a step of the grid, and rounding."""
+RESET_ERROR = 1 / 32 + 0.01  # By which mu may differ after a reset: half a grid step, rounding.
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):

@@ -23,8 +23,7 @@ from tests.judge.observations import (
     records_of,
 )
 
-Rejections = Mapping[tuple[int, int], Seen]
-"""The record of `round-rejected` about each place in `round-completed`."""
+Rejections = Mapping[tuple[int, int], Seen]  # By place in `round-completed`, its rejection.
 
 
 class Rounds:

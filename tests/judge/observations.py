@@ -29,10 +29,8 @@ class Run(Line, frozen=True, tag="run", kw_only=True):
     window: int = 100_000  # the duplicate window, in offsets
     threshold: float = 0.5  # the correction threshold, in points
     ladders: list[str] | None = None  # the configured ones; None if a template stands for all
-    rated: dict[str, dict[str, object]] = {}
-    """The tables `rating` of the ladders file, empty where it is not known; `*` is the template."""
-    redisplayed: dict[str, int] = {}
-    """Ladders with other parameters, which are not known, from this offset on."""
+    rated: dict[str, dict[str, object]] = {}  # Tables `rating` of the ladders; `*`: the template.
+    redisplayed: dict[str, int] = {}  # Ladders with other, unknown parameters from there on.
     corrections_refused: list[str] = []  # the ladders that take no corrections
 
 

@@ -30,8 +30,7 @@ T = TypeVar("T")
 
 WINDOW = 100
 WAVE = 2  # the most players of a wave
-MOST_EFFECTS, STILL_EFFECTS = 2000, 100
-"""Within so many effects of each actor all must be finished; for how many it must stay so."""
+MOST_EFFECTS, STILL_EFFECTS = 2000, 100  # So soon an actor's work must be finished, and so long.
 CACHE_BYTES = 100_000
 NEVER_HEARS = Unkindness(deaf=1.0)
 
@@ -71,8 +70,7 @@ class Stage:
         self.ladders = LADDERS  # the newest ladders file
         self.rebuilt = False
         self.log_restored = False
-        self.torn = False
-        """Whether records vanished from a partition. Then events are not compared."""
+        self.torn = False  # Whether a partition lost records; events are not compared then.
         self._rounds = 0
         self.now_s = 0.0
         self.window = WINDOW

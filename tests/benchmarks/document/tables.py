@@ -190,8 +190,7 @@ class Table:
     names: str  # A regular expression that the names of its rows match.
     columns: Sequence[Column]
     labels: Mapping[str, str] = field(default_factory=dict)  # Text for words of names.
-    order: Sequence[str] = ()
-    """Words of names, in the order of their rows; other rows keep the order of the file."""
+    order: Sequence[str] = ()  # Words of names, in the order of their rows; others keep the file's.
     spread: Callable[[Row], Iterable[Row]] = lambda row: [row]
     """Returns the lines that one row makes."""
     brief: Brief | None = None

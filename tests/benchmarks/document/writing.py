@@ -124,8 +124,7 @@ def summary(rows: Sequence[Row]) -> str:
 ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")  # The page for people.
 TEMPLATE = Path("tests/benchmarks/document/page.md")
-FULL = Path("build/benchmarks-full.md")
-"""The page with all tables: not in the repository; in the site of `make docs` once it is built."""
+FULL = Path("build/benchmarks-full.md")  # All tables: in the site of `make docs`, not in git.
 CAPACITY = Path("docs/operations/capacity.md")  # A page for operators, with a short table.
 README = Path("README.md")
 

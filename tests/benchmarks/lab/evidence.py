@@ -137,8 +137,7 @@ def compare(
 # --- farming --------------------------------------------------------------------------------------
 
 TRAIN = 0.1
-MEASURE = "pair_inversion"
-"""The measure to tune by: it counts newcomers, where nobody has played enough yet (synth-large)."""
+MEASURE = "pair_inversion"  # The measure to tune by; it counts newcomers, too (synth-large).
 REFERENCE = "elo-mmr"  # The name of the system that the others are compared with.
 SEED = 1
 
@@ -191,8 +190,7 @@ class Entry:
     system: str
     outcome: SeasonScores
     measures: Mapping[str, float | None]
-    against: Difference | None
-    """The pair inversion minus the reference's; None without one, or if either is undefined."""
+    against: Difference | None  # Pair inversion minus the reference's; None where it is undefined.
     of: Counted  # The counts of the pairs and rounds that are scored, which all systems share.
     at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 

@@ -93,8 +93,7 @@ SEED = 1
 class Game:
     name: str
     sessions: Sequence[Session]
-    boundary: int
-    """The number of the first round that is scored. Systems are tuned on the rounds before it."""
+    boundary: int  # The first round that is scored; systems are tuned on the rounds before it.
 
     @property
     def first(self) -> list[Session]:

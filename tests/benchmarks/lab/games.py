@@ -62,8 +62,7 @@ Outcome = tuple[Fitted, Scored] | Unfinished  # The result of a system on a game
 
 class _Stored(msgspec.Struct, frozen=True):
     fitted: Fitted | None
-    scores: dict[str, tuple[int, bytes]]
-    """By aim, the number of rounds, and their scores as float64."""
+    scores: dict[str, tuple[int, bytes]]  # By aim, the number of rounds, and the scores as float64.
     unfinished: Unfinished | None = None
 
 
@@ -154,14 +153,12 @@ def _version(system: str) -> str:
 
 # --- results that are kept ------------------------------------------------------------------------
 
-REFERENCE = "two-moment"
-"""Ours that peers beat least often on the benchmarks' games, by which it was also chosen."""
+REFERENCE = "two-moment"  # Ours that peers beat least often on these games, which chose it.
 
 COMPARED = (LOG_LOSS, ORDER)  # The measures by which tuned systems are compared.
 
 CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
-ROLES = (CHOSE, REPORTED, ANOTHER)
-"""The parts that a file can have had in choosing the systems and their constants."""
+ROLES = (CHOSE, REPORTED, ANOTHER)  # The parts of a file in choosing the systems and constants.
 CHOOSING, REPORTING = ("codeforces", "cwl", "map-rando"), ("formula-one", "clubs", "frc")
 """The files by which they were chosen, and those that only report."""
 
@@ -193,14 +190,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ours: str | None  # The name of our system to use (`choose`); None if there is none.
     least_at_first: str | None  # The name of our system with the least log loss on the first part.
     verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
-    pairs_scored: int = 0
-    """Pairs that are scored, of every system the same: without those that both did not finish."""
-    draws_scored: int = 0
-    """The number of pairs that drew, of these. All are scored in a game that has draws."""
+    pairs_scored: int = 0  # Of every system the same: without those that both did not finish.
+    draws_scored: int = 0  # Of these, those that drew; all are scored in a game with draws.
     draws_left_out: int = 0
     unfinished_left_out: int = 0
-    not_finished: list[Unfinished] = []
-    """The systems that did not finish in time. They have no verdicts."""
+    not_finished: list[Unfinished] = []  # Those that did not finish in time, and have no verdicts.
 
     def of_chosen(self) -> list[Verdict]:
         return [each for each in self.verdicts if each.ours == self.ours]

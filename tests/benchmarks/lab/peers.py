@@ -24,8 +24,7 @@ from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.systems.dimension import Dimension
 from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
 
-PEERS = Path(sys.prefix) / "peers"
-"""The folder in which the project's own benchmarks install the peers."""
+PEERS = Path(sys.prefix) / "peers"  # Where the project's own benchmarks install the peers.
 
 SIGMA = 25.0 / 3.0  # The default of both packages.
 
@@ -47,8 +46,7 @@ MODULES = {  # The module of each peer that is a package.
     "trueskill-package": "trueskill",
 }
 
-FAILURES = (ArithmeticError, ValueError)
-"""The exceptions that the packages raise if their numbers leave the range of floats."""
+FAILURES = (ArithmeticError, ValueError)  # Raised by packages if numbers leave the range of floats.
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
@@ -97,8 +95,7 @@ class Model:
 
     newcomer: Callable[[], Any]
     rate: Rate
-    side: Callable[[Sequence[Any]], Side]
-    """From a team's ratings to the mean and the variance of its performance."""
+    side: Callable[[Sequence[Any]], Side]  # A team's ratings to its performance's mean and variance
 
 
 def model_of(config: AnyPeer) -> Model:
@@ -202,8 +199,7 @@ def peer_run(sessions: Iterable[Session], config: AnyPeer) -> Run:
 
 # --- as systems that are compared -----------------------------------------------------------------
 
-LEFT_OUT = {"elo", "thurstone"}
-"""If asked for only: Elo is pairwise Elo; Thurstone's time grows with the ratings' range."""
+LEFT_OUT = {"elo", "thurstone"}  # Elo is pairwise Elo; Thurstone's time grows with ratings' range.
 
 
 def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:

@@ -31,10 +31,8 @@ import msgspec
 from stream_rater.rating.systems.dimension import Dimension
 
 INITIAL = 1500.0
-SCALE = 400.0 / math.log(10.0)
-"""Of the logistic distribution of a difference of performances, in points: Glicko-2's 173.7178."""
-NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0
-"""The variance of the performance of one side, in points^2: half of that distribution's."""
+SCALE = 400.0 / math.log(10.0)  # Of a difference of performances, in points: Glicko-2's 173.7178.
+NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0  # A side's variance, in points^2: half a difference's.
 PROVISIONAL = 30  # The number of rounds in which Elo's K falls.
 CLOSE = 1e-9  # The error of the logarithm of a variance in step 5. The source has 1e-6.
 MOST_STEPS = 200
@@ -127,8 +125,7 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     tau: float = 0.5
     initial_deviation: float = 350.0
     initial_volatility: float = 0.06
-    period_days: float | None = None
-    """Days in which a rating's variance grows by the squared volatility; None: in each round."""
+    period_days: float | None = None  # Days in which it grows so; None: in each round played.
 
     space: ClassVar = (
         Dimension("tau", 0.05, 3.0, 0.5),

@@ -29,8 +29,7 @@ from tests.benchmarks.lab.peers import PeerSystem, compared_systems
 USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
 """The parts that are made by default: the paper's three, and the comparison with other packages."""
 
-PARTS = (*USUAL_PARTS, "kerby")
-"""All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
+PARTS = (*USUAL_PARTS, "kerby")  # The last one, tables of Kerby's note, only if asked for.
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
 FARMER = "tourist"  # The player who farms in the paper. He is in the data set `codeforces`.
