@@ -195,8 +195,7 @@ class Runs:
         return [Bytes(each.value(), partition=each.partition() or 0) for each in found]
 
     def rated(self) -> Settings:
-        """A place with rated rounds, a rejection, and a checkpoint that is not whole; its
-        owner's."""
+        """A place with rated rounds, a rejection, a checkpoint that is not whole; its owner's."""
         owner = self.castle.owner(self.castle.place())
         topics, admin = Topics.of(owner), Admin(owner)
         produce(owner, some_rounds())

@@ -173,8 +173,7 @@ class Stage:
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self, steps: float = math.inf, *, store_lost: bool = True) -> None:
-        """Stop all, lose the store, rebuild it, maybe for more shards, or die after so many
-        steps."""
+        """Stop all, lose the store, rebuild it, maybe for more shards, or up to a step."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):

@@ -168,8 +168,7 @@ class PeerReplay:
         ranks: list[int],
         time_s: float,
     ) -> list[tuple[float, float, int]]:
-        """Mean, variance and rounds of each side before the round, which is rated unless it
-        fails."""
+        """Mean, variance and rounds of each side before the round; it may fail, unrated."""
         began_s = perf_counter()
         fresh = self._model.newcomer
         before = [[stored.get(row) or (fresh(), 0) for row in team] for team in teams]
