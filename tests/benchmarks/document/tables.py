@@ -1,16 +1,13 @@
 """One renderer for all tables: `tables.toml` says which rows and columns a table has.
 
-A table of `tables.toml` has a `section` (its marker in the page), the `command` that measures it,
-and `names`, a regular expression that the names of its rows match. Words of names are sorted as in
-`order`, else as in `labels`. `spread` names a function of `lines.py` that makes several lines from
-one row; `lines` lists such lines. `brief` selects columns and rows for the short table.
+A table has a `section` (its marker in the page), the `command` that measures it, and `names`, a
+regular expression of its rows' names. Words of names are sorted as in `order`, else as in `labels`.
+`spread` names one of SPREADS, which makes several lines of a row; `lines` lists such lines. `brief`
+selects columns and rows for the short table. A cell is one of these:
 
-A cell is one of these:
-
-- `date`, `name`: the row's.
+- `date`, `name`: the row's; `note:PATTERN`: a number from the note that the benchmark printed.
 - `word:N`, `count:N`, `load:N`, `label:N`: the name's Nth word, as code, as a number, as a load,
   or as `labels` translates it.
-- `note:PATTERN`: a number from the note that the benchmark printed.
 - a path in the printed object, such as `ratio.redis_us`; with `*1000` or `/path` it is multiplied
   or divided, with `:.4f` it is formatted so.
 """
