@@ -139,7 +139,7 @@ def during(
 
 
 def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a Redis Cluster's master meanwhile; its replica lacks applied parts or checkpoints."""
+    """Kill a Redis Cluster's master during them; its replica lacks applied parts or checkpoints."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_corrected_scene(name, folder, quick, redis=six, redis_cluster=True) as (scene, season):
         for _ in range(scene.times(6)):
@@ -153,7 +153,7 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker meanwhile, start it, and end hanging transactions: the estimator's
+    """Kill the only broker during them, start it, and end hanging transactions: the estimator's
     commit of the correction, or the updater's of its events."""
     hanging: list[object] = []
     with a_corrected_scene(name, folder, quick) as (scene, season):
@@ -166,7 +166,7 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
-    """Replace workers by those of another kernel version meanwhile, killed in the midst of a
+    """Replace workers by those of another kernel version during them, killed in the midst of a
     correction or asked to end; the successor applies it again. Once a worker is newer, shards of
     older ones may wait, so only the first fault is sure to hit the work on one."""
     with a_corrected_scene(name, folder, quick) as (scene, season):

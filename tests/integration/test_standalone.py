@@ -236,7 +236,7 @@ def test_who_may_write(here: StartHere) -> None:
 
 
 def test_past_seasons_while_it_runs(file: Path, here: StartHere) -> None:
-    """Standings lie beside the file, written by several at once; the process answers, also anew."""
+    """Standings lie beside the file, written by several at once; the process answers, twice."""
     api = here()
     for number in range(12):
         assert ask(api, f"{DUEL}/rounds", a_body(f"r{number}", "ann", "bo", "cy")).status == 202

@@ -131,7 +131,7 @@ class Stage:
         self.patches.enter_context(patch.object(owner, name, value))
 
     def announce(self, ladders: Ladders = CHANGED) -> None:
-        """Start a worker with a new ladders file, noted; later workers have it if it starts."""
+        """Start a worker with a new ladders file, recorded; later workers have it if it starts."""
         with suppress(LadderContradiction):
             announced(self.log, ladders)
             self.ladders = ladders
