@@ -13,8 +13,7 @@ from tests.waits import STILL_S
 PROGRAM = "chromium"
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1200, "height": 900}
-WAIT_MS = int(1000 * STILL_S)
-"""The browser's own waits see no progress, so they are as long as a wait where nothing moves."""
+WAIT_MS = int(1000 * STILL_S)  # As long as a wait without progress, which a browser cannot see.
 
 
 class NoBrowser(Exception):
@@ -42,8 +41,7 @@ class Tab:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.asked: list[str] = []
-        """The address of every request."""
+        self.asked: list[str] = []  # The address of every request.
         self.errors: list[str] = []
         """Exceptions, and what the page was not allowed to do."""
         page.on("request", lambda each: self.asked.append(each.url))

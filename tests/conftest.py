@@ -26,15 +26,14 @@ HERE = Path(__file__).parent
 LONG_FIRST = (
     "integration/test_access.py", "integration/test_image_runs.py", "integration/test_seasons.py",
     "integration/test_erase.py", "integration/test_move_kafka.py", "integration/test_rebuild.py",
-    "integration/test_outages.py", "integration/test_erase_killed.py",
+    "integration/test_outages.py", "integration/test_erase_refusals.py",
     "integration/test_service.py", "integration/test_log_ends.py", "integration/test_readme.py",
     "integration/", "simulation/", "contract/", "property/", "helm/", "fuzz/", "golden/",
 )  # fmt: skip
 """The longest, in order: a long file begun last would leave all processes but one without work."""
 
 
-PROCESSES = 3
-"""The number of test processes for each processor. Tests with servers mostly wait for them."""
+PROCESSES = 3  # Test processes for each processor; with servers they mostly wait.
 GIB_EACH = 2  # The memory of a test process and of what it starts, in GiB, rounded up.
 
 SERVERS = pytest.StashKey[ExitStack]()

@@ -43,8 +43,7 @@ class Found:
 
     updates: int = 0  # The changes that the accepted rounds of the log lead to.
     lost: int = 0  # Acknowledged rounds that were not accepted once, and changes without an event.
-    doubled: int = 0
-    """Rounds that were accepted more than once, and events that were published more than once."""
+    doubled: int = 0  # Rounds that were accepted, or events that were published, again.
     mistakes: list[str] = field(default_factory=list)  # What else is wrong, one line each.
 
 

@@ -170,15 +170,11 @@ class Editor:
     def __init__(self, takes_before: float = math.inf) -> None:
         """The ladder takes corrections at places before this one."""
         self._takes_before = takes_before
-        self.verdicts: dict[int, str] = {}
-        """By place."""
+        self.verdicts: dict[int, str] = {}  # By place.
         self._reported: dict[int, Line] = {}
-        self._now: dict[int, Line] = {}
-        """By place, the rounds as they were reported, and as amended."""
-        self._given: dict[int, Line] = {}
-        """By place, the seeds and resets."""
-        self._places: dict[str, int] = {}
-        """By round id, the place of the first one: the others are duplicates."""
+        self._now: dict[int, Line] = {}  # By place, the rounds as reported, and as amended.
+        self._given: dict[int, Line] = {}  # By place, the seeds and resets.
+        self._places: dict[str, int] = {}  # By round id, the first one's place; others are doubles.
         self._voided: set[int] = set()
         self._merged_or_out: list[tuple[str, str, tuple[int, int], bool]] = []
         """Player, whose the entries are then (empty: nobody's), a span, and whether seeds are,

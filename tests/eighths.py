@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FAILED = ROOT / "build" / "tests" / "failed-eighth"
-"""The eighths that failed in the last run of them, in this tree."""
+FAILED = ROOT / "build" / "tests" / "failed-eighth"  # The eighths that failed last in this tree.
 
 PARTS = 8
 

@@ -27,7 +27,6 @@ class SlowPlayer:
 
 
 def newcomer(config: EloMMR) -> SlowPlayer:
-    """A player before the first round."""
     sigma = config.initial_sigma
     return SlowPlayer(config.initial_mu, sigma, config.initial_mu, 1.0 / sigma**2)
 

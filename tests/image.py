@@ -69,8 +69,7 @@ class Building:
     def __init__(self, root: Path, stage: Stage, *, brief: bool = False) -> None:
         self.installed = root / PREFIX.lstrip("/")
         self._work = root / "work"
-        self.root = self._work / "root"
-        """What the last step makes: the image's root, which lacks what is installed."""
+        self.root = self._work / "root"  # The image's root, which lacks what is installed.
         self._work.mkdir(parents=True)
         self._environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         self._environment |= variables(stage)

@@ -20,8 +20,7 @@ from local.tools import KAFKA_CHOICE, KAFKA_VARIABLE, KAFKA_VERSION, ROOT
 
 PAGE = ROOT / "docs" / "operations" / "managed-services.md"
 
-RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION
-"""The last one before Kafka 4, the first of Kafka 4, and the one that all tests use."""
+RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION  # The last before Kafka 4, its first, and the tests'.
 
 KFAKE = "kfake"  # Another implementation of the protocol, in Go, which `tests/kfake` runs.
 
@@ -34,7 +33,6 @@ STORE_SUITES: Mapping[str, Sequence[str]] = {
 BROKER_SUITES: Mapping[str, Sequence[str]] = {
     "the log": (
         "contract/test_reading.py", "contract/test_writing.py", "contract/test_doubt.py",
-        "contract/test_source_tails.py",
     ),
     "topics": ("contract/test_estimator_effects.py", "contract/test_season_topic.py"),
     "commands": (
@@ -45,8 +43,7 @@ BROKER_SUITES: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """Files of tests, by what they are about."""
 
-OF_KFAKE = "the log", "topics", "commands"
-"""kfake's suites; tests of logins, and faults, start an Apache Kafka of their own."""
+OF_KFAKE = "the log", "topics", "commands"  # Without tests that start an Apache Kafka of their own.
 
 STORE_FAULTS = "redis-killed", "redis-restored", "redis-failover"
 BROKER_FAULTS = "hard-lone-broker", "one-of-three-brokers", "hard-worker-3"

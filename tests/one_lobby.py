@@ -32,10 +32,8 @@ class Profile:
 
     def __init__(self) -> None:
         self.codes: set[CodeType] = set()
-        self.seen: dict[type, set[str]] = {}
-        """The files whose functions are given, or give, an object of a type."""
-        self.objects: dict[int, object] = {}
-        """By identity; each is kept, so that no identity is used twice."""
+        self.seen: dict[type, set[str]] = {}  # Files whose functions take or give a type's object.
+        self.objects: dict[int, object] = {}  # By identity; kept, so that none is used twice.
 
     def __enter__(self) -> "Profile":
         sys.setprofile(self._note)

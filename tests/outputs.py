@@ -17,8 +17,7 @@ from stream_rater.runtime.engine import EmbeddedEngine
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 LADDERS = 12
-SIZES = (2, 5, 33, 60, 400, 5, 2)
-"""Of each ladder's rounds, in order; the scanner leaves those over 32 to `are_distinct`."""
+SIZES = (2, 5, 33, 60, 400, 5, 2)  # Of rounds, in order; those over 32 go to `are_distinct`.
 LARGER_THAN_A_WAVE = 20_500
 
 

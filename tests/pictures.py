@@ -30,8 +30,7 @@ OUT: Final = ROOT / "docs" / "pictures"
 LADDER: Final = "ranked-eu"
 ROUNDS: Final = 4500
 PER_SECOND: Final = 40
-BEFORE_S: Final = 25.0
-"""The page has been open for so long, so that its pulse has something to show."""
+BEFORE_S: Final = 25.0  # How long the page has been open, so that its pulse shows something.
 
 DESK: Final = {"width": 1100, "height": 1150}
 LOOKS: Final[dict[str, dict[str, Any]]] = {
@@ -41,10 +40,8 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
 }
 
 NOTEBOOK: Final = ROOT / "docs" / "notebooks" / "matches-to-forecast.ipynb"
-PLOTS: Final = ("board", "players", "calibration")
-"""The names of the notebook's plots, in their order."""
-SHOWN: Final = (0, 1, 3)
-"""Of what the notebook shows of `stream_rater` as HTML: the ladder, a belief and a prediction."""
+PLOTS: Final = ("board", "players", "calibration")  # The notebook's plots, in their order.
+SHOWN: Final = (0, 1, 3)  # What the notebook shows as HTML: a ladder, a belief, a prediction.
 COLOURS: Final = {
     "light": {"ground": "#fff", "text": "rgba(0, 0, 0, 0.87)", "even": "#f5f5f5",
               "line": "#bdbdbd"},

@@ -24,13 +24,11 @@ GIVEN_DATABASES = 16  # What a Redis has that nobody configured.
 
 CLAIM = "stream-rater:test"  # Marks a database as taken by a test.
 
-DELETION_S = 60.0
-"""More than a broker needs that was stopped a moment ago and must first register again."""
+DELETION_S = 60.0  # For a broker that was stopped a moment ago and registers again first.
 
 PREFIX = re.compile(r"t[0-9a-f]{12}\.")  # The prefixes of tests' topics.
 
-SettingsFactory = Callable[..., Settings]
-"""Settings of this test's servers, topics and database; keyword arguments change the others."""
+SettingsFactory = Callable[..., Settings]  # This test's settings, with changes by keyword.
 
 _databases = itertools.count(1)
 

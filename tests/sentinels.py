@@ -16,13 +16,11 @@ from tests.waits import wait_until
 
 NAME = "ratings"
 SENTINELS, QUORUM = 3, 2
-DOWN_AFTER_MS, FAILOVER_MS = 1500, 6000
-"""After how long a silent server is down, and a failover is tried again."""
+DOWN_AFTER_MS, FAILOVER_MS = 1500, 6000  # When a silent server is down, and a failover again.
 START_TIMEOUT_S = 30.0
 
 
-WATCHER, FOLLOWER = "watcher", "follower"
-"""Users of sentinels and replica on both servers; without them, only clients reach one."""
+WATCHER, FOLLOWER = "watcher", "follower"  # Users on both servers; without them one is cut off.
 USERS = "\nuser ".join(f"{each} on >{each} ~* &* +@all" for each in (WATCHER, FOLLOWER))
 
 WATCHED_BY = {False: ("-ping", "-slaveof", "-replicaof"), True: ("+@all",)}

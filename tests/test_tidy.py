@@ -23,8 +23,7 @@ FLOORS = (
 )  # fmt: skip
 """All right below the package, the ground first: imports point down, or stay in a room."""
 
-FRONT = {"config", "evaluation", "library", "rating"}
-"""The rooms that the package's own names come from."""
+FRONT = {"config", "evaluation", "library", "rating"}  # The rooms of the package's own names.
 
 CLIENTS = {"confluent_kafka", "redis", "hiredis"}
 

@@ -15,14 +15,11 @@ SECONDS_PER_DAY = 86400.0
 TOTAL = 1.64
 KINDS = ((0.8, 0.4 / math.sqrt(TOTAL), 1.0 / TOTAL), (0.2, -1.6 / math.sqrt(TOTAL), 1.0 / TOTAL))
 """Of noise with mean 0 and variance 1: how often, where, and how wide."""
-REACH, STEP = 9.0, 0.15
-"""The grid's reach in deviations of the widest performance, its step in the narrowest's."""
+REACH, STEP = 9.0, 0.15  # In deviations of the widest performance, and of the narrowest.
 
 
 @dataclass
 class Player:
-    """What is believed of a player."""
-
     mu: float
     sigma: float
     rounds: int = 0
@@ -31,8 +28,6 @@ class Player:
 
 @dataclass
 class Side:
-    """A side of a round, before it."""
-
     place: int
     players: Sequence[Player]
     shares: Sequence[float]

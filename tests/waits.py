@@ -10,16 +10,13 @@ from typing import Final
 
 from local.processes import cpu_steps
 
-STILL_S: Final = 180.0
-"""Without a movement for so long a wait fails: far longer than other work delays any step."""
+STILL_S: Final = 180.0  # Without movement for so long a wait fails; no step is delayed so.
 
 LEAST_LOOKS: Final = 20  # It looks so often first: a suspended machine has not stood still.
 
-LONGEST_S: Final = 1500.0
-"""A wait fails after this time, even if something moves: a process may repeat the same for ever."""
+LONGEST_S: Final = 1500.0  # A wait fails then, even if something moves for ever.
 
-HANGS_S: Final = 1800.0
-"""A bound for a program whose progress a test cannot see; pytest's `timeout` is longer."""
+HANGS_S: Final = 1800.0  # Bounds a program of unseen progress; pytest's `timeout` is longer.
 
 Moves = Callable[[], object]  # A value that changes as long as there is progress.
 

@@ -55,7 +55,6 @@ def show(
 
 
 def table(results: Sequence[Result]) -> Table:
-    """For people."""
     shown = Table("benchmark", "value", "", "ratio", "note")
     for each in results:
         ratios = "\n".join(f"{name} {value:g}" for name, value in each.ratio.items())

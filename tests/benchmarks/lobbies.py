@@ -19,8 +19,7 @@ from tests.benchmarks.stage1 import LOGISTIC, wave_of
 PLAYERS = 2_000
 WARM_UP = 40  # Evenings before: as many rounds for each player, so that histories are full.
 TURNS = 40
-PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}
-"""A peer's evening is smaller: its time for an update does not depend on how many lobbies wait."""
+PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}  # Smaller: an update's time does not change.
 
 EVENINGS = 8  # In a turn of ours: a turn should last as long as a peer's does.
 
@@ -72,13 +71,11 @@ def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
 
 
 def openskill(players: int) -> Rate:
-    """openskill.py's PlackettLuce."""
     model: Any = peer_module("openskill.models").PlackettLuce()
     return one_by_one(model.rate, [model.rating() for _ in range(players)])
 
 
 def trueskill(players: int) -> Rate:
-    """The trueskill package."""
     environment: Any = peer_module("trueskill").TrueSkill(draw_probability=0.0)
     return one_by_one(environment.rate, [environment.create_rating() for _ in range(players)])
 

@@ -19,8 +19,6 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to measure."""
-
     quick: bool = False  # As little as shows that it runs.
     repeat: int | None = None
 

@@ -47,8 +47,6 @@ TIMEOUT_S = 60.0
 
 
 class Posted(NamedTuple):
-    """What became of the posts."""
-
     due_s: dict[str, float]  # When each round was due, Unix seconds.
     answered_s: Floats  # (n,) how long each answer took that counts, in seconds.
 
@@ -112,8 +110,7 @@ async def _post(
 WORKLOAD = WORKLOADS["lobby5"]
 TURNS, QUICK = 3, 10
 RATE, SECONDS = 1_000.0, 20.0  # Updates a second, and for how long, where the latency is measured.
-FIRST, LAST = 0.1, 0.9
-"""The part of the backlog that counts: kernels are loaded before it, and the end is not full."""
+FIRST, LAST = 0.1, 0.9  # The part of the backlog that counts, without loading kernels or the end.
 LOOK_S = 0.1
 WARM = 200  # Rounds that are rated before the latency is measured.
 LARGE = 10_000_000  # The updates of a large file.

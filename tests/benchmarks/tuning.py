@@ -46,7 +46,6 @@ PLACES = {
 
 @cache
 def problem(quick: bool) -> Fit:
-    """A system, and the rounds to tune it on."""
     made = QUICK_ROUNDS if quick else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rounds.jsonl")

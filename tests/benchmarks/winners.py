@@ -18,7 +18,7 @@ from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
 from stream_rater.rating.wins import ANY
-from tests.benchmarks.lab.dealt import singly
+from tests.benchmarks.lab.game import singly
 from tests.benchmarks.lab.peers import peer_module
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared

@@ -18,11 +18,11 @@ from rich.table import Table
 
 from local.servers import AGAIN_S, in_destructor, signals_as_exit
 from tests.benchmarks.document import writing
-from tests.benchmarks.document.origins import commit, dated
-from tests.chaos.chance import reseed
+from tests.benchmarks.document.rows import commit, dated
 from tests.chaos.faults import FAULTS, ON_REQUEST
 from tests.chaos.ledger import BadLedger, Ledger, Played, sums
 from tests.chaos.scene import Outcome
+from tests.chaos.season import reseed
 
 MINUTES = 45.0
 LEDGER = Path(".chaos")

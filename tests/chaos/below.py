@@ -26,8 +26,7 @@ from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.integration.processes import wait_until
 
 METADATA_TOPIC = "__cluster_metadata"
-METADATA = f"{METADATA_TOPIC}-0"
-"""The folder of the controllers' log, which Kafka writes to the disk before it acknowledges."""
+METADATA = f"{METADATA_TOPIC}-0"  # The controllers' log, on the disk before it is acknowledged.
 DESCRIBE_QUORUM = 55  # the request of Kafka's protocol that asks which controller leads
 
 
@@ -215,8 +214,7 @@ def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 LIBRARY = "*/faketime/libfaketimeMT.so.1"  # where Debian's package has it
-JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")
-"""Jumps from the true time: later than the rounds' own time, earlier than topics' retention."""
+JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")  # After the rounds' own time, within topics' retention.
 
 
 @contextmanager

@@ -14,19 +14,16 @@ from stream_rater.contract.events import RatingChanged, joined, rating_changed_f
 from stream_rater.contract.record import header
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.belief_changes import CORRECTION
-from tests.chaos.chance import seeded
-from tests.chaos.season import Season, Tally, Who, compared, stored_records
+from tests.chaos.season import Season, Tally, Who, compared, seeded, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import replay
 from tests.simulation.truth import EventValues, WrittenBy, values_of
 
 LADDERS = ("duels", "lobbies", "ranked")
-CROWD = "crowd"
-"""A ladder without corrections. Its rounds lie among the others', and make their work longer."""
+CROWD = "crowd"  # A ladder without corrections, whose rounds make the others' work longer.
 PLAYERS, LOBBY = 40, 6
-SECOND_ACCOUNTS = 10
-"""So many players have another account, and never stand in one round with themselves."""
+SECOND_ACCOUNTS = 10  # So many players have another account, never in a round with themselves.
 
 Rejected = tuple[int, int, str]  # partition, offset and code
 

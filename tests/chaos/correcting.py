@@ -25,10 +25,8 @@ from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, GUST = 30, 10
-FIRST = 12_000
-"""Rounds that are rated before the first correction: work on one takes some tenths of a second."""
-AHEAD, AT_ONCE = 30, 2
-"""The most rounds that are sent behind a correction, and the corrections that are sent together."""
+FIRST = 12_000  # Rounds before the first correction: work on one takes some tenths of a second.
+AHEAD, AT_ONCE = 30, 2  # The most rounds behind a correction, and corrections sent together.
 LADDERS_FILE = "".join(
     f'[ladders.{ladder}.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
     "drift_per_day = 2.0\n"
@@ -141,7 +139,7 @@ def during(
 
 
 def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a Redis Cluster's master meanwhile; its replica lacks applied parts or checkpoints."""
+    """Kill a Redis Cluster's master during them; its replica lacks applied parts or checkpoints."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_corrected_scene(name, folder, quick, redis=six, redis_cluster=True) as (scene, season):
         for _ in range(scene.times(6)):
@@ -155,7 +153,7 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker meanwhile, start it, and end hanging transactions: the estimator's
+    """Kill the only broker during them, start it, and end hanging transactions: the estimator's
     commit of the correction, or the updater's of its events."""
     hanging: list[object] = []
     with a_corrected_scene(name, folder, quick) as (scene, season):
@@ -168,7 +166,7 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
-    """Replace workers by those of another kernel version meanwhile, killed in the midst of a
+    """Replace workers by those of another kernel version during them, killed in the midst of a
     correction or asked to end; the successor applies it again. Once a worker is newer, shards of
     older ones may wait, so only the first fault is sure to hit the work on one."""
     with a_corrected_scene(name, folder, quick) as (scene, season):
@@ -184,8 +182,7 @@ def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
-BEFORE_SEEDS, BETWEEN_SEEDS = 400, 60
-"""The rounds before the first seed, and the most rounds that are sent with each fault."""
+BEFORE_SEEDS, BETWEEN_SEEDS = 400, 60  # Rounds before the first seed, and the most with each fault.
 LARGE = 400  # the number of new players in a seed
 
 

@@ -31,8 +31,7 @@ class Crew:
 
     settings: Settings
     start: Callable[..., WorkerProcess]
-    named: bool = True
-    """Whether workers have names; without one, a restarted worker is another member."""
+    named: bool = True  # Without a name, a restarted worker is another member.
     workers: list[WorkerProcess] = field(default_factory=list)
     everyone: list[WorkerProcess] = field(default_factory=list)  # those that have ended, too
     ended: Counter[str] = field(default_factory=Counter)  # those who ended by themselves, by reason

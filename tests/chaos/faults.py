@@ -54,8 +54,8 @@ class Torn(Outcome, frozen=True, kw_only=True):
 
 def unclean_election(name: str, folder: Path, quick: bool) -> Torn:
     """Two copies, unclean elections: of a pair of brokers, one dies, rounds are reported, the other
-    dies, the first leads with what it has. Then an operator does as told, and lost rounds are
-    reported again."""
+    dies, the first leads with what it has. Then an operator does as the workers say, and lost
+    rounds are reported again."""
     vanished = refusals = 0
     with a_scene(name, folder, quick, kafka=three_brokers, replication=2, partitions=1) as scene:
         admin = AdminClient({"bootstrap.servers": scene.settings.kafka}, logger=CLIENT_LOGGER)
@@ -201,8 +201,7 @@ def joining(name: str, folder: Path, quick: bool) -> Outcome:
 
 CHANGED_FROM = 7 * AT_ONCE // 2
 """The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
-KILLS, AHEAD, GUST = 100, 10, 10
-"""A storm's kills, the rounds sent with each, and the faults before all rounds are rated."""
+KILLS, AHEAD, GUST = 100, 10, 10  # Kills, rounds sent with each, and faults before all is rated.
 
 TOXICS: dict[str, Toxic | None] = {  # The faults of connections.
     "cut": None,

@@ -34,8 +34,7 @@ UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 STATES = "__transaction_state"  # The coordinators' topic. It has each state of each transaction.
 PREPARE_COMMIT, PREPARE_ABORT = 2, 3  # the states that are decisions
 OLDER_S = 1.0  # a transaction that is open for less time is not looked at
-GOES_ON = 47
-"""INVALID_PRODUCER_EPOCH: the producer goes on, and its next end ends the hanging one, too."""
+GOES_ON = 47  # INVALID_PRODUCER_EPOCH: its next end ends the hanging transaction, too.
 LOADING = 14  # the coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -48,8 +47,7 @@ class Hanging(NamedTuple):
     producer_id: int
     epoch: int
     coordinator_epoch: int
-    coordinated: str
-    """The coordinator's `name: state` of this producer's transactional id; may be empty."""
+    coordinated: str  # The coordinator's `name: state` of this transactional id; may be empty.
 
 
 def find_hanging(kafka: str, older_s: float) -> list[Hanging]:

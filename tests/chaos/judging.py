@@ -19,9 +19,8 @@ from local.tools import ROOT
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import RecordPlace
 from tests.chaos.crew import Violation
-from tests.judge.findings import Findings
 from tests.judge.judge import judged
-from tests.judge.observations import Answered, End, Line, Run, Sent, Writer
+from tests.judge.observations import Answered, End, Findings, Line, Run, Sent, Writer
 from tests.waits import STILL_S, any_of, cpu_of, size_of, wait_until
 
 MOST_LINES = 5  # the violations that are shown

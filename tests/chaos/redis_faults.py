@@ -20,8 +20,7 @@ from tests.redis_cluster import a_redis_cluster
 from tests.sentinels import FOLLOWER, NAME, a_watched_redis, written
 
 BUCKETS = 4  # buckets of a ladder in a shard: few, so that a call writes to every one of them
-CAUGHT, MOST_MOVES = 6, 40
-"""A move catches a call whose hash moves after its beliefs were read: so many in so many moves."""
+CAUGHT, MOST_MOVES = 6, 40  # Calls whose hash must move after a read, within so many moves.
 LATE_MS = 300  # the delay of the first key's move
 
 

@@ -28,13 +28,11 @@ from tests.waits import HANGS_S
 WORKERS = 3
 ROUNDS_A_SECOND = 40
 TICK_S = 0.02
-SESSION_TIMEOUT_MS = 30_000
-"""The session time-out of the chart. A worker that is back within it keeps its assignment."""
+SESSION_TIMEOUT_MS = 30_000  # The chart's: a worker that is back within it keeps its share.
 WARM_UP_S, BEFORE_S, BETWEEN_S = 5.0, 30.0, 3.0
 PROMPT_S = 0.3
 
-Seen = list[tuple[float, float]]
-"""For each rating change, when its round was reported and when the change arrived, Unix seconds."""
+Seen = list[tuple[float, float]]  # For each change, when its round was reported and it arrived.
 
 
 class Rolled(Outcome, frozen=True, kw_only=True):
@@ -46,8 +44,7 @@ class Rolled(Outcome, frozen=True, kw_only=True):
     p99_ms: float
     longest_ms: float
     down_s: float  # the longest time from SIGTERM until a worker is ready again
-    exit_s: float
-    """The longest from SIGTERM to a worker's end; a pod's grace period must be longer."""
+    exit_s: float  # The longest from SIGTERM to a worker's end, within a pod's grace period.
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:

@@ -15,11 +15,10 @@ from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.config.settings import Settings
 from tests.brokers import QUICK_FAILOVER
-from tests.chaos.chance import seeded
 from tests.chaos.crew import Crew, Violation
 from tests.chaos.hanging import Hanging, end, find_hanging, is_to_be_committed
 from tests.chaos.judging import Recording, asking, check, judge_twice, recording, words_of
-from tests.chaos.season import Season, lobbies
+from tests.chaos.season import Season, lobbies, seeded
 from tests.integration.processes import THIS_RELEASE, stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
 from tests.waits import Watch

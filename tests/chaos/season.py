@@ -20,14 +20,26 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.rating import record
-from tests.chaos.chance import seeded
 from tests.integration.topics import Bytes, Finished, produce, read_topic
+
+_seed = 0
+
+
+def reseed(seed: int) -> None:
+    """Set the seed of the rows that follow. With 0 they are those of `make chaos`."""
+    global _seed  # noqa: PLW0603  # all that a row imports asks for it
+    _seed = seed
+
+
+def seeded(base: int) -> int:
+    """The seed for one purpose, which `base` names."""
+    return base + 1_000_003 * _seed
+
 
 T = TypeVar("T")
 
 Who = tuple[str, str]  # ladder and player
-Due = Mapping[Who, Mapping[str, int]]
-"""For each player, by round id, the number of the player's round, from 1, in the log's order."""
+Due = Mapping[Who, Mapping[str, int]]  # By player and round id, the number of the round, from 1.
 
 BATCH = 5000
 

@@ -30,10 +30,10 @@ from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import RecordPlace
 from tests.brokers import QUICK_FAILOVER
-from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
 from tests.chaos.judging import Posts, check, judge_twice, recording, words_of
 from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis, verify
+from tests.chaos.season import seeded
 from tests.data_files import audit, committed_of, ends_of, unfinished
 from tests.integration.processes import WorkerProcess, wait_until, workers
 from tests.integration.topics import Finished, read_topic
@@ -43,8 +43,7 @@ from tests.waits import STILL_S
 KILLS, FEW = 200, 4  # the kills of a standalone process, and those of a quick run
 KILLS_OF_SERVE, FEW_OF_SERVE = 20, 3
 EARLY = 0.2  # the share of kills that come while the process starts
-EARLY_S, SOON_S = 2.5, 0.15
-"""The longest times from its start, or from its work, until it is killed: the faults themselves."""
+EARLY_S, SOON_S = 2.5, 0.15  # The longest until it is killed, from its start or its work.
 AHEAD = 60  # the most rounds that it acknowledges before it may be killed
 GUST = 10  # the kills after which the recovery is measured
 CLIENTS, MOST_TOGETHER = 4, 12
@@ -131,7 +130,6 @@ class Host:
         return self._process
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.check().kill()
         self.close()
 

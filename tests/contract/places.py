@@ -43,7 +43,6 @@ Opened = Callable[[], Place]
 
 
 def records() -> list[Record]:
-    """The records of the log, each at its offset."""
     return [
         msgspec.structs.replace(a_record(offset, line), key=line["ladder"].encode())
         for offset, line in enumerate(LOG)
@@ -89,8 +88,6 @@ def moved(source: Place, target: Place) -> Migration:
 
 
 class PlaceRig:
-    """Makes places of one kind for a test."""
-
     def __init__(self, kind: str, folder: Path, addresses: Callable[[], Addresses]) -> None:
         self.kind, self._folder, self._addresses = kind, folder, addresses
         self._stack, self._made = ExitStack(), 0
@@ -102,7 +99,6 @@ class PlaceRig:
         self._stack.close()
 
     def rated(self) -> Place:
-        """A place with the log, rated."""
         if self.kind == "memory":
             return a_memory()
         if self.kind == "file":
@@ -110,7 +106,6 @@ class PlaceRig:
         return self.opened(make_kafka(self._settings()))
 
     def empty(self) -> Place:
-        """A place with nothing in it."""
         if self.kind == "memory":
             return an_empty_place(shards=SHARDS)
         if self.kind == "file":
@@ -122,7 +117,6 @@ class PlaceRig:
         return an_empty_place(shards=3) if self.kind == "memory" else self.opened(self._settings())
 
     def opened(self, at: Settings, *, create: bool = False) -> Place:
-        """A place that is closed at the end of the test."""
         place = self._stack.enter_context(closing(place_of(at, writes=True)))
         if create:
             place.admin.create_topics()  # type: ignore[attr-defined]
@@ -208,7 +202,6 @@ def write_standings(place: Place, standings: Sequence[tuple[Message, str]]) -> N
 
 
 def delete_rounds(place: Place, before: int) -> None:
-    """Delete the first records of the rounds."""
     if isinstance(place, MemoryPlace):
         place.log.rounds[0].start = before
     elif isinstance(place, FilePlace):

@@ -40,8 +40,7 @@ ESTIMATOR, UPDATER = "estimator", "updater"
 PARTITIONS, SHARDS = 2, 3
 
 GAIN_S = 60.0  # far longer than a record takes to arrive
-POLL_INTERVAL_MS = 6000
-"""An evictable member leaves after this time without a poll. No session is shorter by default."""
+POLL_INTERVAL_MS = 6000  # An evictable member leaves so soon without a poll, the least there is.
 
 
 class Rejected(NamedTuple):
@@ -97,8 +96,6 @@ class Member:
 
 
 class LocalRig:
-    """A rig on a log of this process."""
-
     log: Any
     store: LocalStore
     cut: Callable[[int, int], None]  # Delete the records of round-completed before this offset.
@@ -140,7 +137,6 @@ class LocalRig:
         newcomer.poll()
 
     def submit(self, partition: int, *records: Bytes) -> None:
-        """Append records to round-completed."""
         for each in records:
             self.log.submit(partition, each.value, each.headers, time.time(), each.key)
 
@@ -239,8 +235,7 @@ class KafkaRig:
         self._admin.create_topics()
         self._admin.check_topics()
         self._members: list[Member] = []
-        self._opened: list[Any] = []
-        """Producers that were left in an open transaction."""
+        self._opened: list[Any] = []  # Producers that were left in an open transaction.
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
         settings = self._settings

@@ -2,7 +2,10 @@
 added, records lost, corrections."""
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders, any_ladder
+from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch, Unusable
 from stream_rater.contract.events import LOG_LOST, offset_of, rating_changed_from_json
 from stream_rater.contract.record import ANY_OFFSET, Record
@@ -20,6 +24,8 @@ from stream_rater.operations.verify import compared_with_replay
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
 from tests.builders.cases import cases
+from tests.builders.commands import done
+from tests.builders.kills import PORT_WRITES, dies_at
 from tests.builders.lines import LADDER, a_correction
 from tests.builders.machines import CONFIG
 from tests.builders.memory_places import a_rated_place, an_empty_place
@@ -33,10 +39,14 @@ from tests.contract.places import (
     check_copied,
     digests,
     is_file,
+    make_file,
     moved,
     newest,
     unchanged,
 )
+from tests.integration.forks import Fork
+from tests.integration.processes import complaints, environment_of, stream_rater
+from tests.waits import HANGS_S
 
 NAME = Pseudonym("ann", "somebody")
 
@@ -308,3 +318,51 @@ def test_two_ladders_files_at_once() -> None:
     for place in (source, target):
         with unchanged(place), pytest.raises(BadConfiguration, match="differ from offset 5 on"):
             Migration(place, an_empty_place(), ANY_LADDER, None, "nothing was moved").check()
+
+
+# --- killed at each call that writes, on a data file ----------------------------------------------
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "rebuild": ("rebuild", "--replace", "--cores", "1"),
+    "erase": ("erase", "ann", "--pseudonym", "somebody"),
+}
+UNUSED = {
+    "rebuild": {"append", "copy_events", "write_standings", "commit_rounds", "begin_parts",
+                "begin_copy", "mark_moved"},
+    "erase": {"mark_moved"},
+}  # fmt: skip
+"""The writes that a command has no need of."""
+
+
+def killed_at(number: int, words: tuple[str, ...], path: Path) -> str:
+    """Run a command, and kill it at this call. The call's name; empty if the command ended."""
+    said, log = path.with_name("said"), path.with_name("log")
+    said.write_text("")
+    prepare = partial(dies_at, number, str(said))
+    code = Fork(words, environment_of(Settings(data=str(path))), log, log, prepare).wait(HANGS_S)
+    assert code == (9 if said.read_text() else 0), log.read_text()
+    return said.read_text()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_killed_at_each_call(tmp_path: Path, command: str) -> None:
+    """Until the new file takes the old one's place, that is as it was; a second run is clean."""
+    words, original = COMMANDS[command], tmp_path / "original.db"
+    make_file(original)
+    path, made = tmp_path / "ratings.db", list[str]()
+    for number in itertools.count():
+        shutil.copy(original, path)
+        name = killed_at(number, words, path)
+        if not name:
+            break
+        made.append(name)
+        assert path.read_bytes() == original.read_bytes(), made
+        assert "all equal" in done("verify", "--data", path), made
+    assert {*made} == {*PORT_WRITES, "replace_by"} - UNUSED[command]
+    shutil.copy(original, path)
+    killed_at(len(made) - 1, words, path)
+    again = stream_rater(*words, settings=Settings(data=str(path)))
+    assert (again.returncode, complaints(again.stderr)) == (0, [])
+    assert "all equal" in done("verify", "--data", path)
+    assert (b"ann" in path.read_bytes()) == (command == "rebuild")
+    assert not [each for each in tmp_path.iterdir() if ".stream-rater-" in each.name]

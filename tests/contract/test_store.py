@@ -358,7 +358,6 @@ def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
 
 
 def stored(at: Performer, part: SeedPart) -> StoredShard:
-    """What shard 0 has of the players of a part."""
     return read(at, 0, *part.column)
 
 

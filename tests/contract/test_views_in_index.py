@@ -143,7 +143,6 @@ class Table:
         self.rows: dict[str, Row] = {}
 
     def apply(self, event: RatingChanged, at_s: int) -> None:
-        """The next event, at a time."""
         old = self.rows.get(event.player)
         played_s = at_s
         if old is not None and event.correction is not None:

@@ -17,8 +17,7 @@ from typing import Any
 from hypothesis import given
 from rich.console import Console
 
-from tests.fuzz.outcome import least_s, timed_outcome
-from tests.fuzz.recipes import MUTATIONS, inputs_of, messages
+from tests.fuzz.recipes import MUTATIONS, inputs_of, least_s, messages, timed_outcome
 from tests.rounds import event
 from tests.waits import HANGS_S
 
@@ -27,8 +26,7 @@ RECIPES_AT_ONCE = 50
 RECIPE_BYTES = 2000  # Of randomness, enough to draw any message.
 
 LONGEST_S = 0.25  # Of CPU for one input of some kilobytes, which usually takes some microseconds.
-MOST_GROWTH = 128 * 2**20
-"""Bytes that a process may take more for all its inputs than after its first ones."""
+MOST_GROWTH = 128 * 2**20  # Bytes that a process may grow by for all inputs after the first.
 
 Outcome = Callable[[bytes, str], tuple[str, float]]
 

@@ -9,8 +9,7 @@ from stream_rater.contract import events
 from stream_rater.contract.events import JSON, MSGPACK
 from stream_rater.rounds import depth
 from stream_rater.rounds.validation import Invalid
-from tests.fuzz.outcome import READER, RECEIVED, least_s, timed_outcome
-from tests.fuzz.recipes import MUTATIONS
+from tests.fuzz.recipes import MUTATIONS, READER, RECEIVED, least_s, timed_outcome
 from tests.fuzz.run import LONGEST_S, run, warm
 from tests.rounds import as_json, as_msgpack
 

@@ -33,10 +33,8 @@ CASES = (
 GOLDEN = 1e-6
 """Points: what golden/README.md asks. (Elo-MMR is within 2e-12 where every sum is computed again,
 within 5e-7 in the arena's rounds of hundreds by one table; others within 1e-7.)"""
-GOLDEN_TRUESKILL = 1e-3
-"""Points: expectation propagation ends when messages stand still. (We are within 1e-8.)"""
-GOLDEN_CODEFORCES = 1e-5
-"""Points: the same after 150 rounds of up to thousands of players. (We are within 2e-7.)"""
+GOLDEN_TRUESKILL = 1e-3  # Points: expectation propagation ends at rest. (We are within 1e-8.)
+GOLDEN_CODEFORCES = 1e-5  # Points: after 150 rounds of up to thousands. (We are within 2e-7.)
 
 
 def expected(shared: Path, name: str) -> dict[str, Any]:

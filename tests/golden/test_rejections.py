@@ -30,8 +30,7 @@ LADDERS = Ladders(
 PARTITIONS = 4
 HOME = 2  # Of these the ladder's.
 
-Answer = list[str]
-"""Code, message, and whose round it is: ladder and round id. Empty for a valid round."""
+Answer = list[str]  # Code, message, and whose it is: ladder, round id; empty if valid.
 
 Lines = list[dict[str, Any]]
 

@@ -61,17 +61,14 @@ def refusal(*options: str) -> str:
 
 
 def resources(case: str, *changes: str) -> list[Resource]:
-    """The resources of a render."""
     return [each for each in yaml.load_all(rendered(case, *changes), yaml.CSafeLoader) if each]
 
 
 def of_kind(kind: str, case: str, *changes: str) -> list[Resource]:
-    """Those of one kind, in Helm's order."""
     return [each for each in resources(case, *changes) if each["kind"] == kind]
 
 
 def the(kind: str, case: str, *changes: str) -> Resource:
-    """The only one of its kind."""
     (found,) = of_kind(kind, case, *changes)
     return found
 

@@ -34,7 +34,6 @@ def pod_of(*changes: str) -> Resource:
 
 
 def secrets(pod: Resource) -> dict[str, str]:
-    """The Secret of each file."""
     (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "access"]
     return {
         item["path"]: each["secret"]["name"]
@@ -268,7 +267,6 @@ def test_what_could_not_start_a_season_is_refused() -> None:
 
 
 def triggers(*changes: str) -> list[list[Resource]]:
-    """The triggers of each ScaledObject."""
     return [each["spec"]["triggers"] for each in of_kind("ScaledObject", "secured", *changes)]
 
 

@@ -60,7 +60,6 @@ class Castle:
         return made
 
     def place(self, **changes: int) -> Settings:
-        """One such place."""
         return self.places(1, **changes)[0]
 
     def make_topics(self, places: Iterable[Settings]) -> None:
@@ -126,19 +125,25 @@ class Castle:
 
 
 def database_of(at: Settings) -> int:
-    """The number of the place's database."""
     return int(at.redis.rpartition("/")[2])
 
 
 @contextmanager
 def a_castle(folder: Path) -> Iterator[Castle]:
-    """Both secured servers."""
     certificates = make_certificates(folder)
     with ExitStack() as stack:
         redis = stack.enter_context(secured_redis(folder / "redis", certificates))
         (folder / "kafka").mkdir()
         kafka = stack.enter_context(secured_kafka(folder / "kafka", certificates))
         yield Castle(kafka, redis, certificates)
+
+
+def rounds_from(first: int, count: int, ladders: int = 8) -> list[Bytes]:
+    numbers = range(first, first + count)
+    return [
+        a_message(a_round(each, ladder=f"l{each % ladders}", completed_at=LONG_AGO))
+        for each in numbers
+    ]
 
 
 def some_rounds() -> list[Bytes]:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,13 +28,11 @@ THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
 """The modules to run: the command of this release, of the next one, and of the last one."""
 
-PATIENTLY = "900"
-"""For `verify --wait`: seconds within which the workers finish, on whatever machine."""
+PATIENTLY = "900"  # For `verify --wait`: seconds for the workers, on whatever machine.
 
 Ended = subprocess.CompletedProcess[str]  # A command that has ended.
 
-ANSWER_S = 60.0
-"""Without an answer for so long, a page counts as not there, and whoever waits asks again."""
+ANSWER_S = 60.0  # A page without an answer for so long is not there; whoever waits asks again.
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -42,12 +41,23 @@ def environment_of(settings: Settings) -> dict[str, str]:
     return kept | variables_of(settings)
 
 
+def changed(settings: Settings) -> dict[str, Any]:
+    """The settings that are not the default."""
+    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
+    return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def file_of(at: Settings, folder: Path) -> str:
+    """A file with these settings, named by who and where."""
+    path = folder / f"{at.kafka_sasl_username or 'owner'}-{at.topic_prefix}toml"
+    path.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in changed(at).items()))
+    return str(path)
+
+
 def variables_of(settings: Settings) -> dict[str, str]:
     """The variables of settings that are not the default, since other releases lack some."""
-    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
-    assert not given.pop("kafka_options"), "kafka_options can only be given in a TOML file"
-    changed = {name: value for name, value in given.items() if value != usual[name]}
-    return {PREFIX + name.upper(): str(value) for name, value in changed.items()}
+    assert not settings.kafka_options, "kafka_options can only be given in a TOML file"
+    return {PREFIX + name.upper(): str(value) for name, value in changed(settings).items()}
 
 
 def stream_rater(*arguments: str, settings: Settings, module: str = THIS_RELEASE) -> Ended:
@@ -61,10 +71,11 @@ def stream_rater(*arguments: str, settings: Settings, module: str = THIS_RELEASE
     )  # fmt: skip
 
 
-def done(at: Settings, *words: object, module: str = THIS_RELEASE) -> str:
-    """What a command prints that succeeds."""
+def done(at: Settings, *words: object, module: str = THIS_RELEASE, quiet: bool = False) -> str:
+    """What a command prints that succeeds; `quiet`: without complaints."""
     ended = stream_rater(*map(str, words), settings=at, module=module)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert not (quiet and complaints(ended.stderr)), ended.stderr
     return ended.stdout
 
 
@@ -78,8 +89,7 @@ def refused(at: Settings, *words: object, code: int = 0) -> str:
 
 
 PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
-IDLE = ": waiting for messages"
-"""Said by a command that follows a topic, when nothing comes for some seconds."""
+IDLE = ": waiting for messages"  # Said by a command that follows a topic while nothing comes.
 
 
 def complaints(stderr: str) -> list[str]:
@@ -228,11 +238,16 @@ class WorkerProcess(Answering):
         self._guard.wait()
 
 
+def most_memory(pid: int) -> int:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
 Start = Callable[..., WorkerProcess]  # Starts a worker, as the fixture `worker_process` does.
 
 
 def gone(settings: Settings) -> Callable[[], bool]:
-    """Whether the groups have no members any more."""
     admin = Admin(settings)
     return lambda: not any(admin.members(group) for group in (ESTIMATORS, UPDATERS))
 

@@ -98,8 +98,6 @@ def by_scripts(rules: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Rights:
-    """The rights of one user."""
-
     kafka: tuple[Acl, ...]
     redis: tuple[str, ...]
 

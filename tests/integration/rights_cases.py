@@ -67,8 +67,7 @@ WRITING = {  # Roles that would change what others read: each case has topics of
     "erase --delete-old",
     "serve with writing",
 }
-VARIED = {"erase --delete-old", *SERVING} - {"serve"}
-"""Roles that need all that another one needs, and more."""
+VARIED = {"erase --delete-old", *SERVING} - {"serve"}  # Roles that need all of another's, and more.
 KAFKA, REDIS = "kafka", "redis"
 TOO_FEW = "1 rounds to tune on"  # `tune` with all its rights ends here.
 AFTER_CORRECTIONS = {
@@ -90,7 +89,6 @@ class Case(NamedTuple):
 
 
 def rights_of(role: str, at: Settings) -> Rights:
-    """The rights of a role there."""
     if not role.startswith("erase"):
         return least(role, at)
     to_copy = least_to_erase(at, new_prefix(at))
@@ -106,7 +104,6 @@ def new_prefix(at: Settings) -> str:
 
 
 def names_of(role: str) -> Rights:
-    """The rights of a role, named without a place."""
     return rights_of(role, NOWHERE)
 
 
@@ -125,8 +122,6 @@ CASES = [case for role in (*WORKERS, *COMMANDS, *SERVING) for case in cases_of(r
 
 @dataclass
 class Runs:
-    """Runs cases, many at once."""
-
     castle: Castle
     folder: Path
     pool: ThreadPoolExecutor
@@ -151,13 +146,11 @@ class Runs:
         return SERVING.get(role) or partial(self.command, role)
 
     def start(self, placed: Mapping[Case, Settings]) -> None:
-        """Begin these cases, each at its place."""
         users = self.castle.given([(at, lacking(case, at)) for case, at in placed.items()])
         for user, (case, at) in zip(users, placed.items(), strict=True):
             self.futures[case] = self.pool.submit(self.ended, case, at, user)
 
     def ended(self, case: Case, at: Settings, user: Settings) -> Ended:
-        """What a case ends with."""
         try:
             return self.runner(case.role, at)(user)
         finally:
@@ -184,8 +177,6 @@ class Runs:
         self.start(placed)
 
     def wait(self, cases: Iterable[Case]) -> None:
-        """Wait until these have ended."""
-
         def running() -> list[str]:
             return [str(case) for case in cases if not self.futures[case].done()]
 
@@ -204,8 +195,7 @@ class Runs:
         return [Bytes(each.value(), partition=each.partition() or 0) for each in found]
 
     def rated(self) -> Settings:
-        """A place with rated rounds, a rejection, and a checkpoint that is not whole; its
-        owner's."""
+        """A place with rated rounds, a rejection, a checkpoint that is not whole; its owner's."""
         owner = self.castle.owner(self.castle.place())
         topics, admin = Topics.of(owner), Admin(owner)
         produce(owner, some_rounds())
@@ -275,7 +265,6 @@ class Runs:
 
 
 def lacking(case: Case, at: Settings) -> Rights:
-    """The rights of a case there."""
     named, there = names_of(case.role), rights_of(case.role, at)
     if not case.lacks:
         return there
@@ -292,7 +281,6 @@ def _records(owner: Settings, topic: str) -> Iterator[Bytes]:
 
 
 def outcomes(castle: Castle, folder: Path, cases: Sequence[Case]) -> dict[Case, Ended]:
-    """What each of these cases ends with."""
     sent = [each.value or b"" for each in some_rounds()]
     (folder / "rounds.jsonl").write_bytes(b"\n".join([sent[0], sent[2]]))
     with streams_by_thread(), ThreadPoolExecutor(AT_ONCE) as pool:

@@ -4,7 +4,6 @@ is its Service; `serve` its index's follower, or an adapter that answers one kin
 import asyncio
 import gc
 import io
-import json
 import os
 import sys
 import threading
@@ -16,8 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, TextIO
 from unittest.mock import patch
-
-import msgspec
 
 from stream_rater.adapters.kafka.round_log import KafkaLog, KafkaRoundLog
 from stream_rater.adapters.kafka.topics import Admin
@@ -36,16 +33,13 @@ from stream_rater.places import opened
 from stream_rater.places.live_beliefs import LiveBeliefs
 from stream_rater.runtime.service import Service
 from tests.builders.lines import a_message, a_round
+from tests.integration.processes import file_of
 
-LOOKS = 25
-"""How often rejections are looked for: within seconds, Kafka says if they may not be read."""
-LOOK_S = 0.3
-"""How often a worker's end is looked for, which comes by itself only if it lacks a right."""
+LOOKS = 25  # How often rejections are looked for, until Kafka says if they may be read.
+LOOK_S = 0.3  # How often a worker's end is looked for; by itself it ends without a right.
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
-
     code: int
     out: str
     err: str
@@ -103,14 +97,11 @@ def collect_clients() -> None:
 
 def run_command(words: list[str], settings: Settings, folder: Path) -> Ended:
     """Run a command as the program does. Its settings are in a file."""
-    file = folder / f"{settings.kafka_sasl_username or 'owner'}-{settings.topic_prefix}toml"
-    given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
-    changed = {name: value for name, value in given.items() if value != usual[name]}
-    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in changed.items()))
+    file = file_of(settings, folder)
     assert isinstance(sys.stdout, ByThread) and isinstance(sys.stderr, ByThread)
     with sys.stdout.kept() as out, sys.stderr.kept() as err:
         try:
-            main.main([*words, "--settings", str(file)], prog_name="stream-rater")
+            main.main([*words, "--settings", file], prog_name="stream-rater")
         except SystemExit as end:
             return Ended(int(end.code or 0), out.getvalue(), err.getvalue())
     raise AssertionError("click ends a command by SystemExit")

@@ -204,7 +204,6 @@ class SecuredRedis:
         self.client.eval(COPY, 0, database, to)
 
     def put(self, database: int, key: str, name: str, value: str | bytes) -> None:
-        """Store a field of a hash in a database."""
         self.client.eval(PUT, 0, database, key, name, value)
 
     def empty(self) -> None:
@@ -233,8 +232,6 @@ def secured_redis(
 
 @dataclass(frozen=True)
 class SecuredCluster:
-    """A Redis Cluster of secured servers."""
-
     nodes: Sequence[SecuredRedis]
 
     @property

@@ -80,12 +80,10 @@ def _events(answer: http.client.HTTPResponse) -> Iterator[StreamedEvent]:
 
 
 def serves(folder: Path) -> AbstractContextManager[Serve]:
-    """Starts `stream-rater serve`."""
     return commands(folder, "serve")
 
 
 def index_process(serve: WorkerProcess) -> int:
-    """The id of the process that keeps the index."""
     threads = Path(f"/proc/{serve.pid}/task").iterdir()  # each knows those that it started
     children = [int(pid) for each in threads for pid in (each / "children").read_text().split()]
     (found,) = filter(is_index, children)
@@ -100,7 +98,6 @@ def is_index(pid: int) -> bool:
 
 
 def publish(at: Settings, *events: RatingChanged) -> None:
-    """Append events, all to one partition."""
     values = [Bytes(msgspec.json.encode(each), partition=0) for each in events]
     produce(at, values, Topics.of(at).changed)
 

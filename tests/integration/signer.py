@@ -8,8 +8,7 @@ from pathlib import Path
 
 USER = "rater"
 TOKEN_S = 8  # How long a token is valid.
-CALLS = "SIGNER_CALLS"
-"""The variable of the environment that names the file to which each call adds a byte."""
+CALLS = "SIGNER_CALLS"  # The variable that names the file to which each call adds a byte.
 
 
 def part_of(content: object) -> str:

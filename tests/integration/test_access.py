@@ -17,9 +17,8 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Application, Position
-from tests.builders.lines import Bytes, a_message, a_round
 from tests.integration import rights
-from tests.integration.castle import LONG_AGO, Castle, a_castle, some_rounds
+from tests.integration.castle import Castle, a_castle, rounds_from, some_rounds
 from tests.integration.processes import (
     PATIENTLY,
     WorkerProcess,
@@ -40,7 +39,6 @@ Start = Callable[..., WorkerProcess]
 
 @pytest.fixture(scope="module")
 def castle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Castle]:
-    """Both secured servers."""
     with a_castle(tmp_path_factory.mktemp("castle")) as made:
         yield made
 
@@ -51,8 +49,7 @@ DENIALS = {
     "kafka": r"(kafka|topic).*(authorization failed|may not be seen|may not read)",
     REDIS: r"redis: .*(no permissions|can't run this command|without MULTI)",
 }
-UNNAMED = r"kafka: None"
-"""Said of a producer whose records the client has given up before it names the denial."""
+UNNAMED = r"kafka: None"  # Of a producer whose records are given up before the denial is named.
 
 
 def said(ended: Ended) -> list[str]:
@@ -88,25 +85,15 @@ def ended(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Mapping[C
     return outcomes(castle, tmp_path_factory.mktemp("cases"), cases)
 
 
-def faults(ended: Mapping[Case, Ended], server: str) -> list[str]:
-    """What is wrong with the cases that lack a right on this server, or none."""
-    found = [fault(case, each) for case, each in ended.items() if case.server == server]
-    return [*filter(None, found)]
+def faults(ended: Mapping[Case, Ended]) -> list[str]:
+    return [*filter(None, itertools.starmap(fault, ended.items()))]
 
 
-def test_each_role_does_its_work_with_exactly_its_rights(ended: Mapping[Case, Ended]) -> None:
-    """Every role and every command of the page."""
-    assert not faults(ended, "")
-
-
-def test_each_right_on_kafka_is_needed(ended: Mapping[Case, Ended]) -> None:
-    """Without it the exit code is 1 or 2, and one line says what was denied."""
-    assert not faults(ended, "kafka")
-
-
-def test_each_right_on_redis_is_needed(ended: Mapping[Case, Ended]) -> None:
-    """Without it the exit code is 1 or 2, and one line says what was denied."""
-    assert not faults(ended, REDIS)
+def test_each_role_works_with_exactly_its_rights(ended: Mapping[Case, Ended]) -> None:
+    """Every role and command of the page; without any one right the exit code is 1 or 2, and one
+    line says what was denied, on Kafka or on Redis."""
+    assert {case.server for case in ended} == {"", *DENIALS}
+    assert not faults(ended)
 
 
 @pytest.mark.slow
@@ -116,19 +103,10 @@ def test_each_right_of_erase_is_needed(
     """On the old topics, the new ones, and in Redis."""
     cases = [case for case in CASES if is_a_variation(case)]
     found = outcomes(castle, tmp_path_factory.mktemp("erasures"), cases)
-    assert not [*filter(None, itertools.starmap(fault, found.items()))]
+    assert not faults(found)
 
 
 # --- whole processes with exactly these rights ---------------------------------------------------
-
-
-def rounds_from(first: int, count: int, ladders: int = 8) -> list[Bytes]:
-    """So many rounds on several ladders."""
-    numbers = range(first, first + count)
-    return [
-        a_message(a_round(each, ladder=f"l{each % ladders}", completed_at=LONG_AGO))
-        for each in numbers
-    ]
 
 
 def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start) -> None:
@@ -148,7 +126,9 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
     successor = worker("a")
     wait_until(lambda: not first.running, "the first is fenced", moves=first.moves)
     assert first.wait() == 1
-    assert "fenced" in first.log().splitlines()[-1].lower()
+    last = first.log().splitlines()[-1]
+    assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
+    assert "fenced" in last.lower() and "Traceback" not in first.log()
     produce(opened, rounds_from(20, 20))
     wait_until(Finished(opened), "all is rated")
     assert successor.running and second.running
@@ -181,7 +161,6 @@ def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start
 
 
 def assert_prepared(settings: Settings) -> None:
-    """Make a store ready, and write a belief."""
     store, ann = RedisStore(settings), BeliefColumn.of([(("eu", "ann"), b"belief")])
     store.prepare()
     assert store.apply({0: Application(Position(1, 0), ann)})[0]
@@ -247,7 +226,6 @@ def round_taken(api: WorkerProcess) -> Answered:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts `stream-rater serve`."""
     with serves(tmp_path) as start:
         yield start
 
@@ -309,7 +287,6 @@ PAGES = ("metrics", "healthz", "readyz", "")
 
 
 def said_by(worker: WorkerProcess) -> str:
-    """Everything that a worker prints or serves."""
     return "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
 
 

@@ -27,7 +27,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.replay.edited_log import RecordValidator
 from tests import real
-from tests.integration import bad_rounds, wire
+from tests.integration import bad_rounds
 from tests.integration.bad_rounds import BAD, KEY, LADDERS, MEBIBYTE, a_round, bad_records
 from tests.integration.processes import Start, WorkerProcess, done, workers
 from tests.integration.topics import Bytes, Finished, headers_of, produce, published, read_topic
@@ -98,7 +98,9 @@ def _send(settings: Settings) -> tuple[dict[Place, Bytes], dict[Place, str], set
     (partition,) = {partition for partition, _ in good}
     for value, is_good in ((bad_rounds.good_record(300).value or b"", True), (b"no round", False)):
         topic = Topics.of(settings).rounds
-        offset = wire.append(settings.kafka, topic, partition, value, key=KEY, headers=headers)
+        offset = bad_rounds.append(
+            settings.kafka, topic, partition, value, key=KEY, headers=headers
+        )
         sent[partition, offset] = Bytes(value, KEY)
         if is_good:
             good.add((partition, offset))
@@ -221,22 +223,6 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     assert value.startswith(headers["value"])
     assert len(headers["value"]) > 15 * MEBIBYTE
     assert aftermath.worker.metric("stream_rater_restarts_total") == 0
-
-
-def test_a_killed_worker_rejects_once(settings: SettingsFactory, worker_process: Start) -> None:
-    """A worker that is killed while it rejects, and started again, leaves each rejection once."""
-    at = settings(instance_id="one", partitions=1)
-    count = 3000
-    first = worker_process(at)
-    produce(at, [Bytes(b"bad %d" % number, KEY) for number in range(count)])
-    wait_until(lambda: len(read_topic(at, Topics.of(at).rejected)) > 0, "some are rejected")
-    first.kill()
-    produce(at, [bad_rounds.good_record(0)])
-    worker_process(at)
-    wait_until(Finished(at), "everything is finished", every_s=0.2)
-    found = [message.value() for message in read_topic(at, Topics.of(at).rejected)]
-    assert found == [b"bad %d" % number for number in range(count)]
-    assert len(read_topic(at, Topics.of(at).changed)) == 2
 
 
 # --- a flood ---

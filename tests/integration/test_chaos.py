@@ -27,7 +27,7 @@ from tests.chaos.serving import wait_until_asked
 from tests.chaos.standalone import free_port
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Bytes, Finished, produce
-from tests.judge.findings import Findings
+from tests.judge.observations import Findings
 from tests.real import SettingsFactory
 from tests.rounds import as_json, day, ranked
 from tests.unit.test_chaos import ALL
@@ -68,8 +68,7 @@ def test_a_fault_and_its_line() -> None:
 ROUNDS = 60
 IN_MEMORY_TOO = ("event-skipped", "duplicate-rated", "invalid-rated", "rejection-twice")
 SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in IN_MEMORY_TOO]
-ON_KAFKA = ["aborted-is-committed", *SLOW]
-"""Faults that are planted in a worker; the first of them needs a broker."""
+ON_KAFKA = ["aborted-is-committed", *SLOW]  # Planted in a worker; the first needs a broker.
 
 
 def run(at: Settings, folder: Path, *words: str) -> Findings:
@@ -108,15 +107,13 @@ def test_it_finds_a_fault_that_is_planted_in_a_worker(
 
 # --- the judge: answers ---
 
-PLAYERS, TURNS = 8, 12
-"""All play in each round, and each is on the leaderboard after half of the first rounds."""
+PLAYERS, TURNS = 8, 12  # All play in each round, and are listed after half of the first.
 ENOUGH = 40  # The answers that are waited for: about five about each player.
 FOUND = {"": set(), "older-state-answered": {"back in time"}, "min-offset-ignored": {"min_offset"}}
 """The rules that the judge finds broken."""
 
 
 def play(at: Settings, first: int) -> None:
-    """Send rounds of one ladder."""
     names = [f"p{i}" for i in range(PLAYERS)]
     for number in range(TURNS):
         standings = ranked([1 + (i + number) % 5 for i in range(PLAYERS)], names)

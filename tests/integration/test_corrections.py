@@ -5,18 +5,22 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import header
+from stream_rater.replay.checkpoint import heads_in
 from tests import rounds
 from tests.builders.lines import Bytes, a_correction, a_message, a_round
-from tests.integration.processes import PATIENTLY, Start, done, stopped
+from tests.integration.processes import PATIENTLY, Start, done, refused, stopped, stream_rater
 from tests.integration.test_rebuild import flush
 from tests.integration.topics import Finished, headers_of, produce, read_topic, remove_topic
 from tests.real import SettingsFactory
@@ -46,7 +50,6 @@ def season(first: int, count: int) -> Iterator[Bytes]:
 
 
 def rated(at: Settings, *records: Bytes) -> None:
-    """Report rounds, and wait until they are rated."""
     produce(at, records)
     wait_until(Finished(at), "all is rated")
 
@@ -155,7 +158,6 @@ def kinds(at: Settings) -> None:
 
 
 def refused_corrections(at: Settings) -> None:
-    """Send corrections that the log refuses."""
     applied(at, "round-voided", round_id="r11")
     applied(at, "round-voided", round_id="r10")  # of the other ladder
     applied(at, "player-removed", player="p99")
@@ -239,3 +241,70 @@ def test_a_worker_dies_in_a_correction(settings: SettingsFactory, worker_process
     causes = {e.offset: e.round_id for some in found.values() for e in some if e.correction}
     assert sorted(causes.values()) == ["r11", "r5", "r7", "r9"]
     verified(at)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def made(at: Settings, *ladders: str) -> list[str]:
+    """What the command says, a line a ladder."""
+    ended = stream_rater("checkpoint", *ladders, settings=at)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+    return ended.stdout.splitlines()
+
+
+def offsets_of(at: Settings, ladder: str) -> list[int]:
+    """The offsets of the ladder's checkpoints, the newest first."""
+    store = RedisStore(at)
+    try:
+        return [each.offset for each in heads_in(store.checkpoints.heads(ladder)) if each.whole]
+    finally:
+        store.close()
+
+
+def test_a_correction_begins_at_a_checkpoint(
+    settings: SettingsFactory, worker_process: Start, tmp_path: Path
+) -> None:
+    """A late round needs rounds since a checkpoint, an early one all, equal to a replay, also
+    without checkpoints. What cannot be made is said in one line."""
+    at = settings(duplicate_window=2, checkpoint_every=10_000)
+    worker = worker_process(at)
+    rated(at, *season(0, 40))
+    first, second = made(at)
+    form = r"ladder 'duels': 9 players, of the rounds before offset \d+ of partition \d, in \S+ s"
+    assert re.fullmatch(form, first), first
+    assert second.startswith(f"ladder '{RANKED}': 9 players")
+    assert made(at, RANKED) == [f"ladder '{RANKED}': there is one of all rounds " + where(second)]
+    (there,) = offsets_of(at, RANKED)
+    rated(at, *season(100, 20))
+    read = worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece")
+    assert corrections(at, correct(at, "void", RANKED, "r107"))
+    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") == read + 2, (
+        "of its players, and of its ids"
+    )
+    assert corrections(at, correct(at, "void", RANKED, "r7"))
+    verified(at)
+    assert offsets_of(at, RANKED) == [there], "it was made again"
+    assert corrections(at, correct(at, "void", RANKED, "r109"))
+    assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
+    store = RedisStore(at)
+    for name, head in store.checkpoints.heads(RANKED).items():
+        store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
+    store.close()
+    assert corrections(at, correct(at, "void", RANKED, "r111"))
+    verified(at)
+    assert "ladder 'nowhere' has no rounds: name one that has" in refused(
+        at, "checkpoint", "nowhere", code=2
+    )
+    other = tmp_path / "other.toml"
+    other.write_text(
+        '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 90\n'
+    )
+    at = msgspec.structs.replace(at, ladders=str(other))
+    assert "no checkpoint was made" in refused(at, "checkpoint", RANKED, code=2)
+
+
+def where(line: str) -> str:
+    found = re.search(r"before offset \d+ of partition \d+", line)
+    assert found is not None
+    return found[0]

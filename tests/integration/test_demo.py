@@ -207,7 +207,6 @@ def test_the_embedded_demo_needs_no_server() -> None:
 
 
 def given_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Kafka is given, and no Redis."""
     monkeypatch.setenv(KAFKA_VARIABLE, "kafka.example:9092")
     monkeypatch.delenv(REDIS_VARIABLE, raising=False)
 

@@ -31,7 +31,6 @@ DUEL = "/v1/ladders/duel/rounds"
 
 
 def with_a_door(place: Settings) -> Settings:
-    """The settings of a `serve` that takes rounds there."""
     return msgspec.structs.replace(place, serve_write_token=TOKEN, serve_rate=0.0)
 
 
@@ -262,7 +261,6 @@ TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,6,4\n
 
 
 def newest(at: Settings, ladder: str) -> dict[str, RatingChanged]:
-    """The newest event of each player of a ladder."""
     return {who: each for (of, who), each in newest_events(at).items() if of == ladder}
 
 

@@ -46,8 +46,6 @@ system = "two-moment"
 
 
 class Season(NamedTuple):
-    """Real rounds, and the results of `rate`."""
-
     rounds: Path
     ladders: Path
     beliefs: dict[Player, bytes]  # Records by player, with zeros for source offsets.
@@ -70,7 +68,6 @@ def _without_offset(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
-    """Real rounds of three ladders, rated offline."""
     folder = tmp_path_factory.mktemp("season")
     rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
     results: Counter[tuple[str, str, str]] = Counter()

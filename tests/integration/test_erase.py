@@ -71,7 +71,6 @@ def rounds_of(at: Settings) -> int:
 
 
 def kept(at: Settings) -> list[str]:
-    """The standings of past seasons."""
     found = read_topic(at, topic_of(at))
     return [((each.key() or b"") + (each.value() or b"")).decode() for each in found]
 

@@ -13,7 +13,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.files import read_ladders, read_rating
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import header
-from tests.benchmarks.lab import synthetic
+from tests.benchmarks.lab import game
 from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_message, a_round
 from tests.integration.processes import Start, done, refused, stream_rater
@@ -150,7 +150,7 @@ WORDS = ["tune", "--from-topic", "--trials", "40", "--workers", "1", "--ladder"]
 def a_season(count: int, ladder: str) -> list[Line]:
     return [
         a_round(number, *(f"p{row}" for row in each.rows.tolist()), ladder=ladder)
-        for number, each in enumerate(synthetic.season(synthetic.Kind(20, count, 6), 4))
+        for number, each in enumerate(game.season(game.Kind(20, count, 6), 4))
     ]
 
 

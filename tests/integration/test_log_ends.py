@@ -23,8 +23,7 @@ from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
 Kept = tuple[Settings, WorkerProcess]
-AT_ONCE = ("--wait", "0")
-"""Nothing is waited for: a command that took empty offsets for rounds would fail."""
+AT_ONCE = ("--wait", "0")  # Who took empty offsets for rounds would wait, and fail.
 
 
 @pytest.fixture

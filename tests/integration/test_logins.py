@@ -31,9 +31,8 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.config.settings import Settings
 from stream_rater.operations import verify
 from tests import real
-from tests.builders.lines import Bytes, a_message, a_round
 from tests.integration import signer
-from tests.integration.castle import LONG_AGO
+from tests.integration.castle import rounds_from
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.topics import Finished, produce
 from tests.waits import STILL_S
@@ -45,16 +44,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 USER = signer.USER
-AGAIN_MS = "2000"
-"""The time after which the broker asks a connection for a password or token again."""
-
-
-def some_rounds(first: int, count: int = 8) -> list[Bytes]:
-    """So many rounds, with numbers from `first` on."""
-    numbers = range(first, first + count)
-    return [
-        a_message(a_round(each, ladder=f"l{each % 4}", completed_at=LONG_AGO)) for each in numbers
-    ]
+AGAIN_MS = "2000"  # After so long the broker asks a connection for its login again.
 
 
 class Place(NamedTuple):
@@ -64,7 +54,6 @@ class Place(NamedTuple):
     secured: str
 
     def settings(self, **changes: str) -> Settings:
-        """Settings of the secured listener."""
         given = {"kafka": self.secured, "kafka_security_protocol": "sasl_plaintext", **changes}
         return msgspec.structs.replace(self.opened, **given)
 
@@ -132,7 +121,7 @@ def load(at: Settings) -> Iterator[None]:
         for first in count(0, 4):
             if stop.wait(0.05):
                 return
-            produce(at, some_rounds(first, 4))
+            produce(at, rounds_from(first, 4))
 
     thread = threading.Thread(target=report)
     thread.start()
@@ -193,13 +182,11 @@ class Issuer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__((LOOPBACK, 0), TokenRequest)
-        self.issued = 0
-        """The number of tokens that it has issued."""
+        self.issued = 0  # The number of tokens that it has issued.
         self.refuses = False
 
     @property
     def url(self) -> str:
-        """The address of its token endpoint."""
         return f"http://{LOOPBACK}:{self.server_port}/token"
 
 
@@ -230,7 +217,6 @@ class TokenRequest(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
-    """An issuer that answers."""
     with Issuer() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -263,14 +249,14 @@ def test_tokens(
         worker.wait_ready()
         finished, others = Finished(place.opened), Finished(other_place.opened)
         for each in (place, other_place):
-            produce(each.opened, some_rounds(0))
+            produce(each.opened, rounds_from(0, 8))
         wait_until(finished, "all is rated", moves=finished.moves)
         wait_until(others, "all is rated", moves=others.moves)
         before = calls.stat().st_size
         issuer.refuses = True
         wait_until(partial(says, worker, "token"), "it gets no token", moves=worker.moves)
         issuer.refuses = False
-        produce(place.opened, some_rounds(8))
+        produce(place.opened, rounds_from(8, 8))
         wait_until(finished, "all is rated", moves=finished.moves)
         issued = issuer.issued
         wait_until(lambda: issuer.issued > issued, "it gets new tokens", moves=worker.moves)

@@ -25,23 +25,28 @@ from tests.builders.met_features import (
 from tests.builders.serves import ServeHere
 from tests.chaos.season import differing
 from tests.integration import topics
-from tests.integration.processes import PATIENTLY, Start, done, refused, stopped, stream_rater
+from tests.integration.processes import (
+    PATIENTLY,
+    Start,
+    done,
+    file_of,
+    refused,
+    stopped,
+    stream_rater,
+)
 from tests.integration.serving import ask
 from tests.integration.test_corrections import rated, verified
-from tests.integration.test_move_kafka import file_of
 from tests.integration.topics import newest_events
 from tests.real import SettingsFactory
 
 
 @pytest.fixture
 def at(settings: SettingsFactory) -> Settings:
-    """One ladder, in one partition."""
     return settings(partitions=1, shards=2)
 
 
 @pytest.fixture
 def another(addresses: Addresses) -> Iterator[Callable[[], Settings]]:
-    """Makes places beside it."""
     with ExitStack() as stack:
         yield lambda: msgspec.structs.replace(
             stack.enter_context(real.a_place(addresses)), partitions=1, shards=2

@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-import pytest
 
-from stream_rater.adapters.kafka.producers import Copier
 from stream_rater.adapters.kafka.season_topic import topic_of
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.config.settings import Settings
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player
 from stream_rater.places import opened
 from tests.builders.commands import as_file
 from tests.builders.kills import halting, short
@@ -23,7 +21,7 @@ from tests.builders.rated_data_files import rate
 from tests.contract.places import check_copied
 from tests.integration import processes
 from tests.integration.erasing import GERTRUDE, beliefs, season
-from tests.integration.processes import Start, done, refused, stream_rater
+from tests.integration.processes import Start, done, refused
 from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
 from tests.integration.topics import not_compared, published, read_topic
 from tests.real import SettingsFactory
@@ -82,14 +80,6 @@ def beliefs_in(path: Path) -> dict[Player, bytes]:
         return {player: data for some in file.beliefs() for player, data in some}
 
 
-def moved(at: Settings, path: Path) -> str:
-    ended = stream_rater("move", str(path), settings=at)
-    assert (ended.returncode, processes.complaints(ended.stderr)) == (0, []), (
-        ended.stdout + ended.stderr
-    )
-    return ended.stdout
-
-
 def causes(at: Settings, player: str) -> list[str | None]:
     """What changed a player, in order: kinds of corrections and seeds, None for a round."""
     events = [each for each in published(at) if each.player == player]
@@ -105,7 +95,7 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
     before = beliefs_in(path)
     kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
     with opened(of_file(path)) as file:  # opened before it is moved, from when on nobody can
-        assert "equal to those in" in moved(at, path)
+        assert "equal to those in" in done(at, "move", path, quiet=True)
         with opened(at) as new:
             assert check_copied(file, new) == 5
         ends = file.ends()
@@ -135,6 +125,18 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
     assert "was moved to " in refused(of_file(path), "verify", code=1)
 
 
+def cannot_be_moved(path: Path, at: Settings, other: Settings) -> None:
+    """Other partitions, another window, and a Redis in use are refused, each with its cure."""
+    Admin(other).create_topics()
+    assert f"partitions, and {path} has 3: delete it" in refused(other, "move", path)
+    window = msgspec.structs.replace(at, duplicate_window=7)
+    assert "it was begun with duplicate_window = 100000" in refused(window, "move", path)
+    with connect(at) as client:
+        client.hset("{0}:position", "applied", 1)
+        assert "holds ratings: name another one, or empty it" in refused(at, "move", path)
+        client.delete("{0}:position")
+
+
 def test_a_move_is_killed(
     settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:
@@ -143,7 +145,11 @@ def test_a_move_is_killed(
     path, at = tmp_path / "ratings.db", settings(shards=2)
     rate(path)
     submit(path, season(0, 24))
+    assert f"{path}: 24 records not rated yet: let `stream-rater standalone" in refused(
+        at, "move", path
+    )
     rate(path)
+    cannot_be_moved(path, at, generation(at, "used"))
     before, made = beliefs_in(path), list[str]()
     words = ["move", str(path)]
     with halting(words, processes.environment_of(at), EFFECTS, tmp_path / "first.log") as halts:
@@ -169,29 +175,3 @@ def test_a_move_is_killed(
     done(to, "rebuild", "--replace")
     assert beliefs(to) == before
     assert "all equal" in verified(to)
-
-
-@pytest.mark.slow
-def test_what_cannot_be_moved_is_refused(
-    settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
-) -> None:
-    """Unrated records, another window or partitions, used topics or Redis: the cure is said."""
-    path, at = tmp_path / "ratings.db", settings()
-    rate(path)
-    submit(path, season(0, 4))
-    assert f"{path}: 4 records not rated yet: let `stream-rater standalone" in refused(
-        at, "move", path
-    )
-    rate(path)
-    other = msgspec.structs.replace(at, duplicate_window=7)
-    assert "it was begun with duplicate_window = 100000" in refused(other, "move", path)
-    Admin(at).create_topics()
-    assert f"partitions, and {path} has 3: delete it" in refused(at, "move", path)
-    Copier(at, Topics.of(at).rounds).write([Record(0, 0, b"x")])
-    assert "holds records, or once had some: name another" in refused(at, "move", path)
-    to = generation(at)
-    with connect(at) as client:
-        client.hset("{0}:position", "applied", 1)
-        assert "holds ratings: name another one, or empty it" in refused(to, "move", path)
-        client.delete("{0}:position")
-    moved(to, path)

@@ -1,6 +1,5 @@
 """`move --from` and `verify --mirror` between two real Kafkas: every offset, no rating changes."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -23,15 +22,9 @@ from stream_rater.places import opened
 from tests import real
 from tests.builders.lines import Bytes
 from tests.contract.places import check_copied
+from tests.integration import processes
 from tests.integration.erasing import beliefs, season
-from tests.integration.processes import (
-    Start,
-    complaints,
-    refused,
-    stopped,
-    stream_rater,
-    wait_until,
-)
+from tests.integration.processes import Start, file_of, refused, stopped, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.topics import headers_of, produce, read_topic
 
@@ -42,7 +35,6 @@ Elsewhere = Callable[..., Settings]
 
 @pytest.fixture(scope="module")
 def other_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a second Kafka."""
     with start_kafka(tmp_path_factory.mktemp("other") / "kafka") as server:
         yield server.address
 
@@ -57,20 +49,7 @@ def elsewhere(settings: real.SettingsFactory, other_kafka: str) -> Iterator[Else
         )
 
 
-def file_of(at: Settings, folder: Path) -> str:
-    """A file with these settings."""
-    given, usual = msgspec.structs.asdict(at), msgspec.structs.asdict(Settings())
-    path = folder / f"{at.topic_prefix}toml"
-    lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if v != usual[k]]
-    path.write_text("".join(lines))
-    return str(path)
-
-
-def done(to: Settings, *words: str) -> str:
-    """What a command prints that succeeds."""
-    ended = stream_rater(*words, settings=to)
-    assert (ended.returncode, complaints(ended.stderr)) == (0, []), ended.stdout + ended.stderr
-    return ended.stdout
+done = partial(processes.done, quiet=True)
 
 
 def in_transactions(at: Settings, *groups: list[Bytes], abort: int = -1) -> None:

@@ -45,8 +45,6 @@ OWN_SERVERS = pytest.mark.skipif(
 
 
 class Pair(NamedTuple):
-    """Servers that tests may stop."""
-
     kafka: Server
     redis: Server
 

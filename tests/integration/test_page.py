@@ -165,31 +165,21 @@ def test_a_player_by_keyboard(opened: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_ids_are_text(opened: Tab) -> None:
-    """An id that is markup is shown as it is, and its page is found by its address."""
+def test_players_are_looked_up(opened: Tab) -> None:
+    """An id that is markup is shown as it is, at its address; of who is not there the message is
+    the API's, and the rest of the page stays; a player's row amid the leaderboard is marked."""
     page = opened.page
     page.get_by_role("link", name=HOSTILE).click()
     expect(page.locator("#player-name")).to_have_text(HOSTILE)
     assert page.url.endswith(f"#/eu/{quote(HOSTILE, safe='()')}")
     assert page.locator("img").count() == 0
-
-
-@pytest.mark.slow
-def test_who_is_not_there(opened: Tab) -> None:
-    """The message is that of the API; the rest of the page stays."""
-    page = opened.page
+    page.get_by_role("link", name="Close").click()
     look_up(page, "nobody")
     expect(page.get_by_role("alert")).to_contain_text("'nobody' has no round that counts")
     expect(page.locator("#player")).to_be_hidden()
     expect(rows(page)).to_have_count(ROWS)
     rows(page).first.get_by_role("link").click()
     expect(page.get_by_role("alert")).to_be_hidden()
-
-
-@pytest.mark.slow
-def test_a_player_amid_the_leaderboard(opened: Tab) -> None:
-    """The player's row is marked, and in the middle."""
-    page = opened.page
     look_up(page, "p20")
     page.get_by_role("link", name="Show on the leaderboard").click()
     expect(rows(page).nth(ROWS // 2)).to_contain_text("p20")

@@ -29,8 +29,7 @@ from tests.waits import HANGS_S, wait_until
 from watching.__main__ import asked as questions
 from watching.ask import Panel, Prometheus, panels
 
-EVERY = "3000ms"
-"""Between two scrapes, and the longest that a scrape may take, even on a busy machine."""
+EVERY = "3000ms"  # Between two scrapes, and the longest that one may take on a busy machine.
 ALL_OF_IT = "1h"  # A window that has the whole load in it, however long that took.
 ROUNDS_AT_ONCE = 40
 SHOWN = list(panels(rate_interval=ALL_OF_IT))
@@ -63,8 +62,7 @@ class Watched(NamedTuple):
     prometheus: str
     worker: WorkerProcess
     log: Path
-    seen_s: float
-    """When the data of the load were there (Unix seconds). Later their windows may be over."""
+    seen_s: float  # When the load's data were there (Unix s); later windows may be over.
     lasted_s: float  # How long the load took, from its first round on.
 
 
@@ -164,17 +162,6 @@ def compared(expression: str) -> Iterator[str]:
         yield absent[1] if absent else expression
 
 
-def test_what_is_compared_is_found() -> None:
-    """The compared values are found in each form that our alerts have."""
-    expression = """(min_over_time(m{a="<)"}[5m]) > 1) and (abs(stream_rater_a - time()) == 0)
-        or absent(stream_rater_b{c=~"d"}) or sum by (job) (up) < max by (job) (up)
-        or label_replace((up or absent(up)) unless on (job) up{a="b"}, "role", "c", "", "")"""
-    assert list(compared(expression)) == [
-        "abs(stream_rater_a - time())", 'stream_rater_b{c=~"d"}', "sum by (job) (up)",
-        "max by (job) (up)", "up", "up", 'up{a="b"}',
-    ]  # fmt: skip
-
-
 COMPARED = [
     (name, side)
     for name, expression in alert_rules()
@@ -252,13 +239,11 @@ LOOKED_AT = [
     for heading in ("First look", *sorted(ALERTS))
     for number, block in enumerate(runbook.blocks(heading))
 ]
-SOMEBODY = ("--player ada-1", "--player p1")
-"""The player in the runbook, and a player of this test."""
+SOMEBODY = ("--player ada-1", "--player p1")  # The runbook's player, and one of this test.
 
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with TLS."""
     folder = tmp_path_factory.mktemp("tls")
     with secured_redis(folder / "redis", make_certificates(folder)) as server:
         yield server.url.removeprefix("rediss://")

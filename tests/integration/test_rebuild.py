@@ -29,8 +29,7 @@ EFFECTS = [  # What `rebuild` writes by, up to the beliefs, in the order of the 
     "stream_rater.adapters.redis.store.RedisStore.apply",
 ]
 
-PLAYERS, EACH = 200, 8
-"""The players of the restore, and its rounds before the snapshot, and again after it."""
+PLAYERS, EACH = 200, 8  # The restore's players, and rounds before and after the snapshot.
 
 
 def rebuild(settings: Settings, *options: str) -> processes.Ended:

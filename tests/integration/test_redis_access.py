@@ -19,10 +19,9 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.operations import verify
-from tests.builders.lines import Bytes, a_message, a_round
 from tests.contract.test_redis_connections import Account
 from tests.integration import secured
-from tests.integration.castle import LONG_AGO
+from tests.integration.castle import rounds_from
 from tests.integration.processes import Start, wait_until
 from tests.integration.role_runs import in_one_line
 from tests.integration.secured import ADMIN, Certificates, SecuredRedis, password_of
@@ -35,11 +34,6 @@ OWN_REDIS = pytest.mark.skipif(
     given_address(REDIS_VARIABLE) is not None and find_redis_server() is None,
     reason="Redis is given, and none is installed here",
 )
-
-
-def some_rounds(first: int, count: int) -> list[Bytes]:
-    numbers = range(first, first + count)
-    return [a_message(a_round(number, completed_at=LONG_AGO)) for number in numbers]
 
 
 # --- a password that changes ---
@@ -61,7 +55,7 @@ def test_a_password_that_changes_under_load(
         at = settings(**given, redis_password="third")
 
         def more(first: int) -> None:
-            produce(at, some_rounds(first, ROUNDS))
+            produce(at, rounds_from(first, ROUNDS))
 
         more(0)
         wait_until(lambda: worker.metric("stream_rater_events_total") > 20, "it is at work")
@@ -133,7 +127,7 @@ def test_a_worker_rates(watched: Watched, settings: SettingsFactory, worker_proc
     """It finds the master by one right on the sentinel, and logs in there as another user."""
     at = watched.settings(settings())
     worker_process(at)
-    produce(at, some_rounds(0, 6))
+    produce(at, rounds_from(0, 6))
     wait_until(Finished(at), "all is rated")
     assert verify.verify(at, STILL_S).startswith("6 rounds replayed")
 

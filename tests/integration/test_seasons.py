@@ -4,7 +4,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,146 +12,35 @@ from playwright.sync_api import Browser, expect
 
 from local.servers import Addresses
 from stream_rater.adapters.kafka.season_topic import topic_of
-from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.season_ended import PageWritten, SeasonKept, SeasonRecord, Standing
+from stream_rater.contract.season_ended import SeasonRecord, Standing
 from stream_rater.operations.ladder_replay import LadderReplay
 from stream_rater.pipeline.corrections.ladder_checkpoints import Checkpoints, ReadPiece
 from stream_rater.places import opened
-from tests import real, rounds
+from tests import real
 from tests.browser import tab
 from tests.builders.kills import halting
-from tests.builders.lines import Bytes, a_correction, a_message, a_round
-from tests.integration.forks import Fork
+from tests.builders.lines import Bytes, a_message, a_round
 from tests.integration.processes import PATIENTLY, WorkerProcess, done, environment_of, workers
 from tests.integration.serving import ask, serves
-from tests.integration.test_corrections import RANKED, Start, correct, rated, season, verified
+from tests.integration.test_corrections import RANKED, Start, correct, rated, season
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
 from tests.integration.topics import read_topic, remove_topic
 from tests.real import SettingsFactory
-from tests.waits import wait_until
 
 __all__ = ["chromium"]
 
-PLAYERS, ENTRIES = 12_000, 2000
-SEASONS = 12
-KILLS = 10
 STANDINGS = "season-standings", RANKED, "--wait", PATIENTLY
 
 
-def crowd(number: int, first: int) -> Bytes:
-    names = [f"c{first + i}" for i in range(ENTRIES)]
-    standings = rounds.ranked([1 + i // 3 for i in range(ENTRIES)], names)
-    about = {"ladder": RANKED, "round_id": f"crowd{number}", "completed_at": rounds.day(number)}
-    return a_message(rounds.event(*standings, **about))
-
-
-def with_a_crowd(settings: SettingsFactory, start: Start, folder: Path) -> Settings:
-    """A ladder on which a player is listed after one round, and rounds of many players."""
-    ladders = folder / "ladders.toml"
-    about = "weight_limit = 0.2\nsigma_limit = 80.0\nprovisional_rounds = 0\n"
-    ladders.write_text(f'[ladders."*".rating]\nsystem = "elo-mmr"\n{about}')
-    at = settings(partitions=1, ladders=str(ladders))
-    start(at)
-    rated(at, *(crowd(i, first) for i, first in enumerate(range(0, PLAYERS, ENTRIES))))
-    return at
-
-
-def begin(number: int) -> Bytes:
-    started = a_correction("season-started", ladder=RANKED, season=number, keep=0.9, sigma=100.0)
-    return a_message(started)
-
-
 def records(at: Settings) -> list[SeasonRecord]:
-    """What is in the topic, and committed."""
     found = [
         season_ended.record_of(e.key() or b"", e.value()) for e in read_topic(at, topic_of(at))
     ]
     assert None not in found
     return [each for each in found if each is not None]
-
-
-def assert_each_once(at: Settings, seasons: int = SEASONS) -> None:
-    """A record for each listed player, by rank, a mark a page and a summary a season, once."""
-    keys = Counter(e.key() for e in read_topic(at, topic_of(at)))
-    assert set(keys.values()) == {1}, keys.most_common(3)
-    found = records(at)
-    summaries = {each.season: each for each in found if isinstance(each, SeasonKept)}
-    assert sorted(summaries) == list(range(seasons))
-    for number, summary in summaries.items():
-        standings = [e for e in found if isinstance(e, Standing) and e.season == number]
-        assert len(standings) == summary.listed == PLAYERS
-        assert len({each.player for each in standings}) == PLAYERS
-        assert [e.rank for e in standings] == sorted(each.rank for each in standings)
-        marks = [e.page for e in found if isinstance(e, PageWritten) and e.season == number]
-        assert marks == list(range(summary.pages)) and summary.pages == 3
-
-
-def start(at: Settings, folder: Path, number: int) -> Fork:
-    log = folder / f"standings-{number}.log"
-    return Fork(STANDINGS, environment_of(at), log, log)
-
-
-def written(at: Settings) -> int:
-    """The end of the topic: it moves with everything that is written, committed or not."""
-    admin = Admin(at)
-    partitions = admin.partitions_if_any(topic_of(at))
-    return 0 if partitions is None else sum(admin.ends(topic_of(at), partitions))
-
-
-def killed_while_writing(at: Settings, job: Fork, rng: random.Random) -> bool:
-    """Kill a job once it has written something; whether it was killed before it ended."""
-    moved = written(at) + rng.choice([1, 1, 1, 2000, 5001])
-    wait_until(
-        lambda: written(at) >= moved or job.poll() is not None, "something is written",
-        moves=lambda: written(at),
-    )  # fmt: skip
-    killed = job.poll() is None
-    job.kill()
-    job.wait()
-    return killed
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_killed_ten_times(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """Between and inside pages: every listed player is there once, beliefs untouched."""
-    at = with_a_crowd(settings, worker_process, tmp_path)
-    rated(at, *(begin(number) for number in range(1, SEASONS + 1)))
-    rng, kills, seasons, numbers = random.Random(1), 0, SEASONS, itertools.count()
-    while kills < KILLS:
-        if killed_while_writing(at, start(at, tmp_path, next(numbers)), rng):
-            kills += 1
-        else:  # all seasons are kept: another one ends
-            seasons += 1
-            rated(at, begin(seasons))
-    done(at, *STANDINGS)
-    assert_each_once(at, seasons)
-    verified(at)
-    assert done(at, "season-standings", RANKED).count("kept before") == seasons
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_several_at_once_and_one_that_hangs(
-    settings: SettingsFactory, worker_process: Start, tmp_path: Path
-) -> None:
-    """One hangs inside a page while others write all, then ends without a record of its own."""
-    at = with_a_crowd(settings, worker_process, tmp_path)
-    rated(at, begin(1), begin(2))
-    hung = start(at, tmp_path, 0)
-    wait_until(lambda: written(at) > 0 or hung.poll() is not None, "it writes")
-    hung.send_signal(19)
-    others = [start(at, tmp_path, number) for number in (1, 2)]
-    codes = [each.wait() for each in others]
-    assert set(codes) <= {0, 1}, codes
-    done(at, *STANDINGS)
-    assert_each_once(at, 2)
-    hung.send_signal(18)
-    hung.wait()
-    assert_each_once(at, 2)
 
 
 def in_eu(number: int, *players: str) -> Bytes:

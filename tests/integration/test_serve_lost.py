@@ -55,7 +55,6 @@ def test_while_the_topic_is_first_read(settings: SettingsFactory, serve: ServeHe
 
 
 def rated_as(*ratings: float) -> list[RatingChanged]:
-    """Events of one player."""
     return [an_event("p", i, rating, ladder="eu") for i, rating in enumerate(ratings)]
 
 

@@ -207,21 +207,6 @@ def test_workers_share(settings: SettingsFactory, worker_process: Start) -> None
     assert_all_rated_once(at, 900)
 
 
-def test_the_same_instance_twice(settings: SettingsFactory, worker_process: Start) -> None:
-    """A second process with the same instance_id takes over; the first says so and exits with 1."""
-    at = settings(instance_id="twin")
-    first = worker_process(at)
-    second = worker_process(at)
-    produce(at, [a_round(0)])
-    assert first.wait() == 1
-    last = first.log().splitlines()[-1]
-    assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
-    assert "Traceback" not in first.log()
-    wait_until(Finished(at), "the second rates")
-    assert second.running
-    assert set(events_of(at).values()) == {1}
-
-
 def test_an_instance_comes_back_quickly(settings: SettingsFactory, worker_process: Start) -> None:
     """Killed or stopped, a successor of the instance_id has its assignment at once, without the
     session's end; nothing moves until then."""
@@ -255,12 +240,10 @@ def shares(worker: WorkerProcess) -> tuple[float, float]:
 
 
 def assignments(worker: WorkerProcess) -> tuple[float, float]:
-    """How often each assignment changed."""
     return both(worker, "stream_rater_assignments_total")
 
 
 def both(worker: WorkerProcess, name: str) -> tuple[float, float]:
-    """A metric of the estimator and of the updater."""
     return worker.metric(name, role="estimator"), worker.metric(name, role="updater")
 
 
@@ -294,8 +277,7 @@ def test_a_large_round(settings: SettingsFactory, worker_process: Start) -> None
 
 # --- a Kafka and a Redis on which everything that a client notices is the default ---
 
-KAFKAS_LIMIT = 1_048_588
-"""The largest record batch of a topic that does not say otherwise, `message.max.bytes`."""
+KAFKAS_LIMIT = 1_048_588  # The default `message.max.bytes`, the largest batch of a topic.
 FEW, MANY = 200, 12_000
 
 

@@ -42,14 +42,12 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, file: Path) -> Iterator[Start]:
-    """Starts processes on the file."""
     with commands(tmp_path, "standalone", str(file)) as found:
         yield partial(found, SETTINGS)
 
 
 @pytest.fixture
 def here(serve: ServeHere, file: Path) -> StartHere:
-    """Starts threads on the file: `here(settings)`."""
     return lambda settings=SETTINGS: serve(settings, data=file)
 
 
@@ -238,7 +236,7 @@ def test_who_may_write(here: StartHere) -> None:
 
 
 def test_past_seasons_while_it_runs(file: Path, here: StartHere) -> None:
-    """Standings lie beside the file, written by several at once; the process answers, also anew."""
+    """Standings lie beside the file, written by several at once; the process answers, twice."""
     api = here()
     for number in range(12):
         assert ask(api, f"{DUEL}/rounds", a_body(f"r{number}", "ann", "bo", "cy")).status == 202

@@ -39,7 +39,6 @@ def with_file(settings: Settings, path: Path, text: str) -> Settings:
 
 @pytest.fixture
 def before(settings: SettingsFactory, tmp_path: Path) -> Settings:
-    """One ladder in one partition."""
     return with_file(settings(partitions=1), tmp_path / "before.toml", LADDER)
 
 

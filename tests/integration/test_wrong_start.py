@@ -27,8 +27,7 @@ from tests.waits import wait_until
 
 NOWHERE = "127.0.0.1:1"
 
-Prepare = Callable[[Settings, Path], Settings]
-"""Makes of a new place and folder those of a start that fails."""
+Prepare = Callable[[Settings, Path], Settings]  # Makes of a new place those of a start that fails.
 
 BUSY = socket.socket()
 
@@ -129,7 +128,6 @@ def test_one_clear_line(addresses: Addresses, tmp_path_factory: pytest.TempPathF
 
 
 def is_right(name: str, ended: Ended) -> bool:
-    """Whether the command ended as it should."""
     code, says, _ = STARTS[name]
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     if (ended.returncode, ended.stdout, len(lines)) != (code, "", 1):

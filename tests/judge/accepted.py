@@ -39,8 +39,7 @@ class Read(NamedTuple):
     body: Mapping[str, Any] = {}
     entries: tuple[Entry, ...] = ()
     time_s: float = 0.0
-    codes: frozenset[str] = frozenset()
-    """Every code with which it may be rejected. None: it must be accepted by these checks."""
+    codes: frozenset[str] = frozenset()  # Codes of its rejection; none: it must be accepted.
     open: bool = False  # whether the texts do not decide about it
 
 

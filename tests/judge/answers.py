@@ -12,8 +12,7 @@ import msgspec
 
 from tests.judge.accepted import Reasons, standings
 from tests.judge.changes import Event, Last, broken, decode, named, shown
-from tests.judge.findings import Findings
-from tests.judge.observations import Answered, Sent, Streamed
+from tests.judge.observations import Answered, Findings, Sent, Streamed
 
 PATH = re.compile(r"/v1/ladders/([^/?]+)/(players/[^/?]+|players:lookup|leaderboard)(/history)?")
 NUMBERS = ("mu", "sigma", "rating", "rounds", "provisional", "completed_at", "season")
@@ -24,8 +23,7 @@ Who = tuple[str, str]
 
 class State(msgspec.Struct):
     where: str  # the connection and the question
-    numbers: Mapping[str, Any] = {}
-    """What the event must have said; none for a player who had no event, or no round any more."""
+    numbers: Mapping[str, Any] = {}  # What the event must have said; none without event or rounds.
     offset: int | None = None  # of the event; None if the answer has none, as rows of a board
     absent: bool = False  # whether the answer was that the player has no rounds
     at_least: int = -1  # the `min_offset` of the question

@@ -15,11 +15,9 @@ import msgspec
 
 from tests.judge.observations import Answered, Line, Seen, Streamed
 
-ANSWER_S, AGAIN_S, PACE_S = 60.0, 0.1, 0.01
-"""A connection without an answer is given up, another made after a pause, between questions one."""
+ANSWER_S, AGAIN_S, PACE_S = 60.0, 0.1, 0.01  # Until a connection is given up; pauses before others.
 WAIT_S = 1  # the `wait` of a question with `min_offset`
-KNOWN_PLAYERS, OFTEN = 400, 10
-"""So many players of a ladder are asked about, and these of them about half of the time."""
+KNOWN_PLAYERS, OFTEN = 400, 10  # So many of a ladder are asked about, these half of the time.
 ROWS, LOOKED_UP = 50, 5  # the rows of a page of the leaderboard, and the players of a lookup
 BROKEN = (OSError, http.client.HTTPException, msgspec.DecodeError)  # what ends a connection
 

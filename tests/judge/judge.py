@@ -9,11 +9,11 @@ from tests.judge.accepted import ROUND, SEEDS, Read, read
 from tests.judge.answers import Answers, Door
 from tests.judge.changes import Changes, Due
 from tests.judge.edited import EditedLadder, Names, Verdict, Window
-from tests.judge.findings import Findings
 from tests.judge.observations import (
     Answered,
     BadObservations,
     End,
+    Findings,
     Run,
     Seen,
     Sent,
@@ -23,8 +23,7 @@ from tests.judge.observations import (
     records_of,
 )
 
-Rejections = Mapping[tuple[int, int], Seen]
-"""The record of `round-rejected` about each place in `round-completed`."""
+Rejections = Mapping[tuple[int, int], Seen]  # By place in `round-completed`, its rejection.
 
 
 class Rounds:

@@ -3,8 +3,10 @@ text of Latin-1; times are Unix seconds by the recorder's clock."""
 
 import gzip
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -27,10 +29,8 @@ class Run(Line, frozen=True, tag="run", kw_only=True):
     window: int = 100_000  # the duplicate window, in offsets
     threshold: float = 0.5  # the correction threshold, in points
     ladders: list[str] | None = None  # the configured ones; None if a template stands for all
-    rated: dict[str, dict[str, object]] = {}
-    """The tables `rating` of the ladders file, empty where it is not known; `*` is the template."""
-    redisplayed: dict[str, int] = {}
-    """Ladders with other parameters, which are not known, from this offset on."""
+    rated: dict[str, dict[str, object]] = {}  # Tables `rating` of the ladders; `*`: the template.
+    redisplayed: dict[str, int] = {}  # Ladders with other, unknown parameters from there on.
     corrections_refused: list[str] = []  # the ladders that take no corrections
 
 
@@ -160,3 +160,41 @@ def write_all(path: Path, lines: Iterable[Line]) -> None:
     with closing(Writer(path)) as writer:
         for line in lines:
             writer.write(line)
+
+
+# --- what the judge found -------------------------------------------------------------------------
+
+MOST_LINES = 1000  # The violations that are kept as lines. All are counted.
+
+
+@dataclass
+class Findings:
+    lines: list[str] = field(default_factory=list)
+    violations: int = 0
+    checked: Counter[str] = field(default_factory=Counter)  # how often each thing was checked
+    left_open: Counter[str] = field(default_factory=Counter)
+    """What the texts do not decide, or what this recording does not show."""
+
+    def wrong(self, rule: str, who: object, where: str, what: str) -> None:
+        """Note a violation: the rule, the player or round, the place, and the records."""
+        self.violations += 1
+        if len(self.lines) < MOST_LINES:
+            self.lines.append(f"{rule}: {who} at {where}: {what}")
+
+    @property
+    def clean(self) -> bool:
+        """Whether something was checked, and nothing is wrong."""
+        return not self.violations and (self.checked["changes"] > 0 or self.checked["answers"] > 0)
+
+    def report(self, most: int = MOST_LINES) -> Iterator[str]:
+        yield from self.lines[:most]
+        if self.violations > min(most, len(self.lines)):
+            yield f"... {self.violations - min(most, len(self.lines))} more"
+        for name, count in sorted(self.checked.items()):
+            yield f"checked {name}: {count:,}"
+        for name, count in sorted(self.left_open.items()):
+            yield f"left open, {name}: {count:,}"
+        if self.violations:
+            yield f"VIOLATED: {self.violations} violations"
+        else:
+            yield "clean" if self.clean else "NOTHING CHECKED: no change and no answer"

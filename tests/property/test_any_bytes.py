@@ -40,8 +40,7 @@ from stream_rater.runtime.observer import ServiceObserver
 from stream_rater.serve.door.validating import PathMismatch, Validator, ValidRound
 from tests import oracle_reader
 from tests.builders.cases import cases
-from tests.fuzz.outcome import READER
-from tests.fuzz.recipes import inputs_of, messages
+from tests.fuzz.recipes import READER, inputs_of, messages
 from tests.oracle_reader import ReadRound, packed_depth
 from tests.rounds import MSGPACK_HEADERS, Reader, as_json, as_msgpack, event, ranked
 

@@ -35,7 +35,7 @@ from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
-from tests.benchmarks.lab.dealt import singly
+from tests.benchmarks.lab.game import singly
 from tests.builders.cases import cases
 from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.logs import ListedRecords

@@ -106,8 +106,6 @@ def upgraded(kind: type[Estimator]) -> type[Estimator]:
 
 @dataclass(eq=False)
 class Actor:
-    """One machine of one worker."""
-
     role: str
     driver: UnkindDriver
     machine: Generator[Effect[Any], Any, Any]

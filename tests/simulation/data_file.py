@@ -109,8 +109,7 @@ class Disk:
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self._folder = rng, folder
-        self.fails = self.cuts = self.tears = 0.0
-        """Probabilities of a failure and a cut at a statement, and of a cut within a commit."""
+        self.fails = self.cuts = self.tears = 0.0  # Of a failure, of a cut, and of one within.
         self.happened: Counter[str] = Counter()
         self._copies = 0
         self.left: Path | None = None  # what another process finds after a cut

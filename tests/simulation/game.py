@@ -58,13 +58,11 @@ CHANGED = Ladders(
 """The changes of an upgrade, besides kernels of the next version: one of them is a new ladder."""
 PARTITION_OF = {"a": 0, "c": 0, "d": 1, "f": 1}
 ONE_SET = WAYS * (SHORTEST + ABOUT)
-CACHE_BYTES = (0, ONE_SET, 1_000_000)
-"""The sizes of the cache of an updater: none, so small that most records are evicted, and large."""
+CACHE_BYTES = (0, ONE_SET, 1_000_000)  # An updater's cache: none, one that evicts most, large.
 PARTITIONS = 2
 SHARDS = 3
 START_S = 1_700_000_000
-QUIET_EFFECTS = 20_000
-"""After the last fault all must be finished within so many effects, or something is stuck."""
+QUIET_EFFECTS = 20_000  # After the last fault all must be finished so soon, or it is stuck.
 STILL_EFFECTS = 40  # for this many more effects it must stay finished
 ASKED = 10  # How often QUIET_EFFECTS: a worker paused over a rebuild refuses a shard for some time.
 CHANCES = {
@@ -90,8 +88,7 @@ class Weather:
         self.submit = rng.choice([0.03, 0.06, 0.5])  # how likely a round arrives at a step
         self.faults = [(name, each * factors[name] * rare) for name, each in CHANCES.items()]
         self.doubt = rng.choice([0.0, 0.2, 0.5])  # how likely the end of a transaction is in doubt
-        self.stale = rng.choice([0.0, 0.0, 0.02])
-        """How likely a read of the store returns a past state, as from a lagging replica."""
+        self.stale = rng.choice([0.0, 0.0, 0.02])  # How likely a read is of a past state.
         self.deaf = rng.choice([0.0, 0.0, 0.9, 0.99])  # how likely a poll reports no rebalance yet
         self.paces = rng.choice([(1.0,), (1.0, 0.1)])  # the speeds of workers
         self.small_bites = rng.random() < 0.5
@@ -101,8 +98,7 @@ class Weather:
         self.rows_per_call = rng.choice([1, 4, 20_000])
         self.commit_every_s = rng.choice([0.0, 0.5])
         self.corrected = rng.choice([0.0, 0.0, 0.1, 0.3])  # the share that are corrections
-        self.patience = rng.choice([0, 1000, 4000])
-        """For how many steps, at most, records wait for a correction before them."""
+        self.patience = rng.choice([0, 1000, 4000])  # The most steps that records wait so.
         self.checkpoint_every = rng.choice([0, 1, 1, 6])  # as in `LogContext`
 
 
@@ -118,7 +114,6 @@ class Patience:
     """Lets records wait until a correction or seed is applied, so some are before later ones."""
 
     def __init__(self, rng: random.Random, most: int) -> None:
-        """Records wait for `most` steps."""
         self._rng = rng
         self._most = most
         self._left = 0

@@ -175,7 +175,7 @@ class FloorsAtTheEnds(Estimator):
 
 @catches("foreign-priors", "no priors of another history", FloorsAtTheEnds)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
-    """The log comes back older, the store does not. Rounds come; an operator does as told."""
+    """The log comes back older, the store does not. Rounds come; an operator does what is asked."""
     stage.rated(A0, B0)
     older = stage.copy_of_the_log()
     stage.round(B0, A0)

@@ -21,7 +21,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tests.benchmarks.document import writing
-from tests.benchmarks.document.lines import counted as counted_in
+from tests.benchmarks.document.tables import counted as counted_in
 from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines

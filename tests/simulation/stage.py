@@ -30,8 +30,7 @@ T = TypeVar("T")
 
 WINDOW = 100
 WAVE = 2  # the most players of a wave
-MOST_EFFECTS, STILL_EFFECTS = 2000, 100
-"""Within so many effects of each actor all must be finished; for how many it must stay so."""
+MOST_EFFECTS, STILL_EFFECTS = 2000, 100  # So soon an actor's work must be finished, and so long.
 CACHE_BYTES = 100_000
 NEVER_HEARS = Unkindness(deaf=1.0)
 
@@ -62,8 +61,6 @@ A2, B2, C2 = (named(letter, 2) for letter in "abc")
 
 
 class Stage:
-    """A log, a store and actors."""
-
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
         self.begin_with(SHARDS)
@@ -73,8 +70,7 @@ class Stage:
         self.ladders = LADDERS  # the newest ladders file
         self.rebuilt = False
         self.log_restored = False
-        self.torn = False
-        """Whether records vanished from a partition. Then events are not compared."""
+        self.torn = False  # Whether a partition lost records; events are not compared then.
         self._rounds = 0
         self.now_s = 0.0
         self.window = WINDOW
@@ -135,7 +131,7 @@ class Stage:
         self.patches.enter_context(patch.object(owner, name, value))
 
     def announce(self, ladders: Ladders = CHANGED) -> None:
-        """Start a worker with a new ladders file, noted; later workers have it if it starts."""
+        """Start a worker with a new ladders file, recorded; later workers have it if it starts."""
         with suppress(LadderContradiction):
             announced(self.log, ladders)
             self.ladders = ladders
@@ -177,8 +173,7 @@ class Stage:
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self, steps: float = math.inf, *, store_lost: bool = True) -> None:
-        """Stop all, lose the store, rebuild it, maybe for more shards, or die after so many
-        steps."""
+        """Stop all, lose the store, rebuild it, maybe for more shards, or up to a step."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):

@@ -7,9 +7,8 @@ from msgspec import to_builtins
 from stream_rater.adapters.kafka.envelopes import rejection_headers
 from stream_rater.contract.record import Headers
 from tests.chaos.planted import FAULTS, planted
-from tests.judge.findings import Findings
 from tests.judge.judge import judged
-from tests.judge.observations import End, Line, Run, Seen, write_all
+from tests.judge.observations import End, Findings, Line, Run, Seen, write_all
 
 from .actors import PRODUCTION
 from .game import LADDERS, PARTITIONS, SHARDS

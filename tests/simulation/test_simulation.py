@@ -24,8 +24,7 @@ from .faults import KINDS, Faults
 from .simulator import Fork, Outcome, Simulation, outcome_of, replay_command, without_addresses
 from .transitions import TRANSITIONS, Taken, name_of, surprising
 
-FIRST, SEEDS, AT_ONCE = 100, 400, 50
-"""The seeds that are played in any case; those that are played in all; and those of each case."""
+FIRST, SEEDS, AT_ONCE = 100, 400, 50  # The seeds in any case, in all, and those of each case.
 RARE = (132,)  # seeds beyond the first ones with a fault or a transition that those do not have
 
 CASES: list[Any] = [

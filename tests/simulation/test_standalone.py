@@ -29,16 +29,12 @@ MOST_TURNS = 400  # the turns within which the rest must be finished once nothin
 
 @dataclass(frozen=True)
 class Rules:
-    """The production code, or a mutant."""
-
     engine: type[Engine] = Engine
     log: type[SqliteLog] = SqliteLog
     prepared: Callable[[Process], None] = lambda _: None
 
 
 class Life:
-    """The life of one data file, by a seed."""
-
     def __init__(self, seed: int, folder: Path, rules: Rules) -> None:
         self.rng, self.rules = random.Random(seed), rules
         self.disk = Disk(self.rng, folder)

@@ -57,7 +57,6 @@ class StateWatch(Observer):
     starting_over: State
 
     def __init__(self, taken: set[Taken]) -> None:
-        """`taken` gets the transitions."""
         self._taken = taken
         self.states: dict[int, State] = {}  # the state of each owned partition or shard
 

@@ -22,8 +22,7 @@ class Unkindness:
     """The faults that may come with every call."""
 
     small_bites: bool = False
-    deaf: float = 0.0
-    """The probability that a poll reports no rebalance yet: a zombie does not know it is one."""
+    deaf: float = 0.0  # How likely a poll reports no rebalance yet: a zombie does not know.
     stutter: float = 0.0  # the probability that a poll returns records a second time
 
 
@@ -36,8 +35,7 @@ class StoreWithPast(Store):
         self.unkept = 0.0  # the probability that a checkpoint is not read, written or deleted
         self.luck = random.Random(0)  # decides when; the rest happens as without this fault
         self.vanishing = False  # whether beliefs vanish within the next call that changes some
-        self.faults: Counter[str] = Counter()
-        """The faults that happened here, and to the workers on this store (`faults`)."""
+        self.faults: Counter[str] = Counter()  # The faults here, and to the workers on this store.
         self._line: dict[int, list[State]] = {}  # by shard, the states that led to the present one
         self._ever: dict[int, list[State]] = {}
         self._older: dict[int, list[State]] = {}  # those of before a loss of the store

@@ -26,7 +26,7 @@ from stream_rater.rating import parameters
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from tests.benchmarks.lab import peers
-from tests.benchmarks.lab.contestants import PeerSystem
+from tests.benchmarks.lab.peers import PeerSystem
 from tests.benchmarks.lab.report import load
 from tests.builders.cases import cases
 

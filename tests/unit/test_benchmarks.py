@@ -18,10 +18,9 @@ from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import games as bench
 from tests.benchmarks import stage1
-from tests.benchmarks.document.lines import verdicts
 from tests.benchmarks.document.rows import Origin, made
-from tests.benchmarks.document.tables import BY_SECTION
-from tests.benchmarks.lab import games, games_tables
+from tests.benchmarks.document.tables import BY_SECTION, verdicts
+from tests.benchmarks.lab import figures, games
 from tests.benchmarks.lab.forward import ORDER_OF_ALL, Fitted, Gain, Variant
 from tests.benchmarks.lab.games import Verdict
 from tests.benchmarks.stream import steps
@@ -82,7 +81,7 @@ def report(path: Path) -> Path:
         game="codeforces, 5 against 5", rounds=90, scored_rounds=81, sides=2.0, systems=fits,
         ours="elo-mmr", least_at_first="bar", verdicts=found,
     )  # fmt: skip
-    path.write_bytes(games_tables.as_json([game], ["6 configurations were tried."]))
+    path.write_bytes(figures.as_json([game], ["6 configurations were tried."]))
     return path
 
 

@@ -23,9 +23,8 @@ from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.tuning import Validated
 from stream_rater.operations.input_file import RoundsFile
 from tests.benchmarks.lab import command, evidence
-from tests.benchmarks.lab.dealt import singly
+from tests.benchmarks.lab.game import Kind, season, singly
 from tests.benchmarks.lab.report import PARTS, load
-from tests.benchmarks.lab.synthetic import Kind, season
 from tests.builders.commands import done, failed, piped, run
 from tests.builders.lines import a_correction
 from tests.rounds import event, ranked

@@ -21,8 +21,7 @@ from stream_rater.evaluation.shared_scores import WEIGHTS, alike, counted, draws
 from stream_rater.evaluation.sides import calibrated, own_run, scores_of
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Elo, EloMMR, Glicko, RatingConfig, Topcoder, TrueSkill
-from tests.benchmarks.lab.dealt import in_blocks, singly
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, in_blocks, season, singly
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done
 from tests.rounds import as_json, day, event, ranked

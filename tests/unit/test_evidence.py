@@ -26,14 +26,12 @@ from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from tests import tables
-from tests.benchmarks.lab import evidence, games, games_tables, peers
-from tests.benchmarks.lab.farming import FARMED, HARVEST, HONEST
-from tests.benchmarks.lab.game import Game, games_of
-from tests.benchmarks.lab.games import Bounds
+from tests.benchmarks.lab import evidence, figures, games, peers
+from tests.benchmarks.lab.evidence import FARMED, HARVEST, HONEST
+from tests.benchmarks.lab.game import Game, Kind, games_of, season
+from tests.benchmarks.lab.games import Bounds, Saved, Unfinished
 from tests.benchmarks.lab.kerby import METHODS
 from tests.benchmarks.lab.report import load
-from tests.benchmarks.lab.saved import Saved, Unfinished
-from tests.benchmarks.lab.synthetic import Kind, season
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 from tests.builders.cases import cases
@@ -296,7 +294,7 @@ def test_a_system_that_takes_too_long_is_named_and_left_out(tmp_path: Path) -> N
     assert [each.system for each in none.not_finished] == ["glicko", "bar"]
     assert none.systems == [] and none.ours is None
     said = "made up: glicko did not finish within 0 s, and is left out of all comparisons."
-    assert any(said in line for line in games_tables.page([none], []))
+    assert any(said in line for line in figures.page([none], []))
     assert found.not_finished == [] and len(found.systems) == 2
 
 

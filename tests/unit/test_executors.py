@@ -17,7 +17,7 @@ from stream_rater.evaluation.fits import Fit, OwnSystem
 from stream_rater.evaluation.tuning import search
 from stream_rater.runtime import trials
 from stream_rater.runtime.trials import trials_on
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season
 
 PROBLEM = Fit(OwnSystem("codeforces"), list(season(Kind(25, 60, 6), 11)), "log_loss")
 TRIALS = 16

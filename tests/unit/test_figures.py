@@ -14,11 +14,17 @@ import tests.benchmarks.document.__main__ as command
 import tests.benchmarks.stream.__main__ as stream
 import tests.chaos.__main__ as chaos
 from local.tools import ROOT
-from tests.benchmarks.document import origins, writing
-from tests.benchmarks.document.rows import Origin, Row, dumped, load, made, replaced
-from tests.benchmarks.document.summary import summary
+from tests.benchmarks.document import rows, writing
+from tests.benchmarks.document.rows import (
+    Origin,
+    Row,
+    dumped,
+    load,
+    made,
+    replaced,
+)
 from tests.benchmarks.document.tables import TABLES, cell_of
-from tests.benchmarks.document.writing import FIGURES, SECTION, with_tables
+from tests.benchmarks.document.writing import FIGURES, SECTION, summary, with_tables
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.chaos.scene import Outcome
 
@@ -184,8 +190,8 @@ def test_saved_runs_are_written(
         "rebuild": "make bench-stream",
     }  # fmt: skip
     reported = {(each.commit, each.date, each.machine, each.remark) for each in after.values()}
-    date = origins.dated(saved.stat().st_mtime)
-    assert reported == {("1a2b3c4", date, origins.machine(), "It rained.")}
+    date = rows.dated(saved.stat().st_mtime)
+    assert reported == {("1a2b3c4", date, rows.machine(), "It rained.")}
     given = ["--commit", "1a2b3c4", "--date", "2026-03-03", "--command", "make x", "--machine", "m"]
     assert command.main([str(saved), *given]) == 0
     assert rows_of(root)["rebuild"].origin == Origin("2026-03-03", "1a2b3c4", "make x", "m")

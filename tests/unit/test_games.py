@@ -12,11 +12,18 @@ from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, OwnSystem
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session
 from tests.benchmarks.lab import games
-from tests.benchmarks.lab.dealt import deal_teams
-from tests.benchmarks.lab.following import PARTS, Candidate, followed, parts_of
-from tests.benchmarks.lab.forward import Fitted, Gain, Scored, Variant, fit
-from tests.benchmarks.lab.game import Game, games_of
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.forward import (
+    PARTS,
+    Candidate,
+    Fitted,
+    Gain,
+    Scored,
+    Variant,
+    fit,
+    followed,
+    parts_of,
+)
+from tests.benchmarks.lab.game import Game, Kind, deal_teams, games_of, season
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.judge.__main__ import main
-from tests.judge.findings import Findings
 from tests.judge.invented import RUN, InventedRun, text_of, whole
 from tests.judge.judge import judged
-from tests.judge.observations import Answered, Line, Seen, Sent, Streamed, write_all
+from tests.judge.observations import Answered, Findings, Line, Seen, Sent, Streamed, write_all
 
 Judged = Callable[..., Findings]
 

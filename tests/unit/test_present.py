@@ -36,7 +36,7 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.systems.common import fraction_of
 from stream_rater.runtime.selfcheck import SYSTEMS
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season
 from tests.builders.cases import cases
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)

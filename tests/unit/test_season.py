@@ -9,8 +9,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.evaluation.season import Session, before, sessions_of, split
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.player_index import PlayerIndex, _same
-from tests.benchmarks.lab.dealt import singly
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season, singly
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)

@@ -28,7 +28,7 @@ from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season
 from tests.benchmarks.lab.timing import MOST_RUNS, timed
 from tests.rounds import Reader
 

@@ -19,7 +19,7 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, own_run, scores_of
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
 from tests.benchmarks.lab.calibration import calibration_error
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions

@@ -29,7 +29,7 @@ from stream_rater.operations.tune import DAY_S, GrowthForecast
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig
 from stream_rater.replay.edited_log import records_of
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season
 from tests.benchmarks.offline import Made, made_up
 from tests.builders import commands
 from tests.builders.cases import cases

@@ -37,7 +37,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.rating.systems.common import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
-from tests.benchmarks.lab.synthetic import Kind, season
+from tests.benchmarks.lab.game import Kind, season
 from tests.builders.cases import cases
 from tests.pages import text
 from tests.rounds import as_json

@@ -7,8 +7,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks.document.origins import dated, machine
-from tests.benchmarks.document.rows import Origin, Row, Unreadable, made, name_of, printed_in
+from tests.benchmarks.document.rows import (
+    Origin,
+    Row,
+    Unreadable,
+    dated,
+    machine,
+    made,
+    name_of,
+    printed_in,
+)
 from tests.benchmarks.document.tables import TABLES
 from tests.benchmarks.document.writing import write
 

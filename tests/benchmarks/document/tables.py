@@ -1,16 +1,13 @@
 """One renderer for all tables: `tables.toml` says which rows and columns a table has.
 
-A table of `tables.toml` has a `section` (its marker in the page), the `command` that measures it,
-and `names`, a regular expression that the names of its rows match. Words of names are sorted as in
-`order`, else as in `labels`. `spread` names a function of `lines.py` that makes several lines from
-one row; `lines` lists such lines. `brief` selects columns and rows for the short table.
+A table has a `section` (its marker in the page), the `command` that measures it, and `names`, a
+regular expression of its rows' names. Words of names are sorted as in `order`, else as in `labels`.
+`spread` names one of SPREADS, which makes several lines of a row; `lines` lists such lines. `brief`
+selects columns and rows for the short table. A cell is one of these:
 
-A cell is one of these:
-
-- `date`, `name`: the row's.
+- `date`, `name`: the row's; `note:PATTERN`: a number from the note that the benchmark printed.
 - `word:N`, `count:N`, `load:N`, `label:N`: the name's Nth word, as code, as a number, as a load,
   or as `labels` translates it.
-- `note:PATTERN`: a number from the note that the benchmark printed.
 - a path in the printed object, such as `ratio.redis_us`; with `*1000` or `/path` it is multiplied
   or divided, with `:.4f` it is formatted so.
 """
@@ -19,12 +16,150 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.benchmarks.document.lines import SPREADS
-from tests.benchmarks.document.rows import MISSING, Origin, Row, figure, number
+from stream_rater.evaluation.bootstrap import VERDICTS, Difference, verdict
+from stream_rater.evaluation.fits import LOG_LOSS
+from tests.benchmarks.document.rows import MISSING, Figures, Origin, Row, figure, number
+from tests.benchmarks.lab import games
+from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL
+from tests.benchmarks.lab.games import COMPARED
+from tests.benchmarks.lab.peers import SPACES
 from tests.benchmarks.stream.rounds import WORKLOADS
+from tests.simulation.faults import KINDS
+
+ALL_ELSE = "everything else, the Kafka client's threads among it"
+SIMULATED = {  # What a line of the simulation's table counts, by its field in the JSON object.
+    "seeds": "seeds, each a simulation of its own",
+    "violations": "seeds with a wrong rating, an event lost, doubled or out of order, or a round"
+    " that is never rated",
+    "mutants": "mutants: the protocol with one rule left out",
+    "caught": "mutants caught by a scenario written for them",
+    "caught_by_seeds": "mutants caught by random seeds, too",
+}
+
+
+def verdicts(row: Row) -> Iterator[Row]:
+    """One line a game: ours, and differences to each peer, in columns as `order plain-elo`."""
+    ratio, found = row.figures["ratio"], dict[str, Any]()
+    for peer, wanted in product(SPACES, COMPARED):
+        for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):
+            edges = [
+                ratio.get(f"{peer} {LOG_LOSS} {measure} {edge}") for edge in ("mean", "low", "high")
+            ]
+            if None not in edges:
+                gap = Difference(*edges)
+                text = f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+                said = verdict(measure, gap)
+                found[f"{wanted} {peer}"] = {"better": text, "worse": f"**{text}**"}.get(
+                    said, f"*{text}*"
+                )
+                break
+        if (seconds := ratio.get(f"{peer} not_finished")) is not None:
+            found[f"{wanted} {peer}"] = f"not finished in {seconds:,.0f} s"
+    own = {key: ratio.get(f"{_ours(row)} {key}") for key in (LOG_LOSS, "calibration_error")}
+    counts = "+{} ={} -{}".format(*_counts(row, _ours(row)))
+    yield _line(
+        row, game=_game(row), part=games.role_of(row.word(1)), counts=counts,
+        note=row.figures["note"], draws=ratio.get("draws"), best=_best(row), **own, **found,
+    )  # fmt: skip
+
+
+def _best(row: Row) -> str:
+    """The system with the least log loss on a game; if it is not ours, with its lead."""
+    losses = {
+        key.removesuffix(f" {LOG_LOSS}"): loss
+        for key, loss in row.figures["ratio"].items()
+        if key.endswith(f" {LOG_LOSS}") and len(key.split()) == 2
+    }
+    best = min(losses, key=lambda system: losses[system], default=_ours(row))
+    if best == _ours(row):
+        return best
+    return f"{best}, by {losses[_ours(row)] - losses[best]:.4f}"
+
+
+def _counts(row: Row, system: str) -> list[int]:
+    """How many comparisons of a system have each verdict."""
+    names = (f"{system} {each.replace(' ', '_')}" for each in VERDICTS)
+    return [int(row.figures["ratio"].get(each, 0)) for each in names]
+
+
+def systems(row: Row) -> Iterator[Row]:
+    ratio: dict[str, Any] = row.figures["ratio"]
+    for system in dict.fromkeys(key.split()[0] for key in ratio if key.endswith(" us_update")):
+        own = {key.split()[1]: value for key, value in ratio.items()
+               if key.split()[0] == system and len(key.split()) == 2}  # fmt: skip
+        counts = _counts(row, system)
+        own["counts"] = "+{} ={} -{}".format(*counts) if any(counts) else None
+        name = f"**{system}**" if system == _ours(row) else system
+        yield _line(row, game=_game(row), system=name, note=row.figures["note"], **own)
+
+
+def ablation(row: Row) -> Iterator[Row]:
+    gap = Difference(row.figures["value"], *(row.figures["ratio"][e] for e in ("low", "high")))
+    text = f"{gap.mean:+.2g} [{gap.low:+.2g}, {gap.high:+.2g}]"
+    if gap.noise:
+        text = f"*{text}*"
+    elif gap.mean < 0.0:
+        text = f"**{text}**"
+    yield _line(row, ablated=row.figures["note"], ablation_gain=text)
+
+
+def _game(row: Row) -> str:
+    file, *cut = row.name.split("/")[1:]
+    return f"`{file}`" + "".join(f", {each.replace('-', ' ')}" for each in cut)
+
+
+def _ours(row: Row) -> str:
+    return str(row.figures["note"]).removeprefix("ours: ").split(";")[0]
+
+
+def steps(row: Row) -> Iterator[Row]:
+    """One line for each step, and one for the time outside of all steps."""
+    release = "before" if row.name.endswith("/before") else "this"
+    spent = row.figures["ratio"]
+    rest = float(figure(row, "value") or 0.0) - sum(spent.values())
+    for step, used in (*spent.items(), (ALL_ELSE, rest)):
+        yield _line(row, release=release, step=step, us=used)
+
+
+def growth(row: Row) -> Iterator[Row]:
+    """One line for each number of updates at which memory was measured."""
+    for key, value in row.figures["ratio"].items():
+        if match := re.fullmatch(r"MiB_at_(\d+)", key):
+            yield _line(row, updates=int(match[1]), mib=value)
+
+
+def simulated(row: Row) -> Iterator[Row]:
+    for what, times in counted(row.figures):
+        yield Row(what, row.origin, {"times": times})
+
+
+def counted(figures: Figures) -> Iterator[tuple[str, Any]]:
+    """The lines of the simulation's table: what is counted, how many."""
+    yield from ((what, figures[name]) for name, what in SIMULATED.items() if name in figures)
+    faults = figures["faults"]
+    yield from ((what, faults[kind]) for kind, what in KINDS.items() if kind in faults)
+
+
+def checks(row: Row) -> Iterator[Row]:
+    """One line for each check of the image, of compose or of Kubernetes."""
+    for each in row.figures["rows"]:
+        yield _line(row, **{**each, "seen": str(each["seen"]).replace("|", "/")})
+
+
+def _line(row: Row, **figures: Any) -> Row:
+    return Row(row.name, row.origin, figures)
+
+
+SPREADS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
+    each.__name__: each
+    for each in (verdicts, systems, ablation, steps, growth, simulated, checks)
+}  # fmt: skip
+
+# --- rows that make several lines -----------------------------------------------------------------
 
 FILE = Path(__file__).with_name("tables.toml")
 ORDERS = {"workloads": list(WORKLOADS)}
@@ -52,14 +187,12 @@ class Table:
     names: str  # A regular expression that the names of its rows match.
     columns: Sequence[Column]
     labels: Mapping[str, str] = field(default_factory=dict)  # Text for words of names.
-    order: Sequence[str] = ()
-    """Words of names, in the order of their rows; other rows keep the order of the file."""
+    order: Sequence[str] = ()  # Words of names, in the order of their rows; others keep the file's.
     spread: Callable[[Row], Iterable[Row]] = lambda row: [row]
     """Returns the lines that one row makes."""
     brief: Brief | None = None
 
     def rows(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows of this table, in order."""
         place = {word: number for number, word in enumerate(self.order)}
         own = [row for row in rows if re.fullmatch(self.names, row.name)]
         return sorted(

@@ -19,8 +19,7 @@ def _favourites(
     starts: Ints, place: Places, mu: Floats, variance: Floats, draws: bool, width: Floats,
     upset: Floats,
 ) -> tuple[Floats, Floats]:  # fmt: skip
-    """(P,) the favourite's probability to win each scored pair, and whether it won (equals:
-    half)."""
+    """(P,) the favourite's probability to win each pair, and whether it won (equals: half)."""
     total = 0
     for r in range(len(starts) - 1):
         n = starts[r + 1] - starts[r]

@@ -4,13 +4,15 @@ data set, once, by pair inversion (the paper: for each measure), for the most pr
 since those that fit a short first part best follow its noise; and scored on the rest, all on the
 same rounds and outcomes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
+from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.bootstrap import difference
 from stream_rater.evaluation.comparison import outcomes_alike, warm
@@ -22,15 +24,120 @@ from stream_rater.evaluation.shared_scores import Counted, counted
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import at_ends, search
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
-from tests.benchmarks.lab import farming, synthetic
-from tests.benchmarks.lab.dealt import in_blocks
-from tests.benchmarks.lab.farming import Careers
-from tests.benchmarks.lab.synthetic import Kind
+from stream_rater.replay.pool import Pool
+from stream_rater.rounds.batch import NO_SCORES, NO_SEATS
+from tests.benchmarks.lab import game
+from tests.benchmarks.lab.game import Kind, in_blocks, singly
 from tests.benchmarks.lab.timing import timed
 
+HONEST, FARMED, HARVEST = 45, 45, 15
+THRESHOLD = 2975.0  # The paper's threshold; the ratings of its player, tourist, are near it.
+
+
+@dataclass(frozen=True, slots=True)
+class Careers:
+    """The ratings (mu) after each of the player's rounds, in the honest and the farmed career."""
+
+    honest: list[float]
+    farmed: list[float]
+
+    @property
+    def gain(self) -> float:
+        """The farmed rating minus the honest one after the last round, in points."""
+        return self.farmed[-1] - self.honest[-1]
+
+
+def last(session: Session, row: int) -> Session:
+    """A session of one round without teams, in which this row's player finished last."""
+    rounds = session.rounds
+    assert len(rounds) == 1, "a session of one round"
+    assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
+    at = int(np.flatnonzero(session.rows == row)[0])
+    end = int(np.count_nonzero(rounds.place))
+    to = end - 1 if at < end else end
+    order = np.insert(np.delete(np.arange(len(session.rows)), at), to, at)
+    place = rounds.place[order]
+    place[to] = rounds.place.max() + 1
+    return replace(
+        session,
+        rows=session.rows[order],
+        rounds=structs.replace(
+            rounds, place=place, share=rounds.share[order], seat=NO_SEATS, score=NO_SCORES
+        ),
+    )
+
+
+def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
+    """The sessions of a season up to the one in which the player has played `rounds` rounds."""
+    kept, played = [], 0
+    for session in sessions:
+        kept.append(session)
+        played += int(row in session.rows)
+        if played == rounds:
+            break
+    return kept
+
+
+def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[float]:
+    """The player's mu after each of the player's rounds."""
+    return [rating for _, rating in _career(sessions, row, config, None)]
+
+
+def farmed(
+    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
+) -> list[Session]:
+    """The season with the farmer's results, each by the rating after the earlier ones."""
+    return [session for session, _ in _played(sessions, row, config, threshold)]
+
+
+def _career(
+    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
+) -> Iterator[tuple[Session, float]]:
+    """Yield the sessions in which the player took part, with the player's mu after each."""
+    for session, rating in _played(sessions, row, config, threshold):
+        if rating is not None:
+            yield session, rating
+
+
+def _played(
+    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
+) -> Iterator[tuple[Session, float | None]]:
+    """Each session as played, and the player's mu after it (None: absent); may farm."""
+    pool = Pool(Ladder(rating=config))
+    rounds, rating = 0, config.initial_mu
+    for session in sessions:
+        took_part = bool(np.any(session.rows == row))
+        if took_part:
+            farming = HONEST <= rounds < HONEST + FARMED
+            if threshold is not None and farming and rating > threshold:
+                session = last(session, row)
+            rounds += 1
+        pool.make_room(session.players)
+        for each in session.seeds:
+            each.apply(pool)
+        pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
+        if took_part:
+            rating = pool.mu(row)
+        yield session, rating if took_part else None
+
+
+def compare(
+    sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
+    threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
+) -> dict[str, Careers]:  # fmt: skip
+    """Both careers by each system; `schedule`'s ratings, Topcoder's, say when to come last."""
+    season = until(singly(sessions), row, HONEST + FARMED + HARVEST)
+    with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
+    return {
+        name: Careers(career(season, row, config), career(with_farmer, row, config))
+        for name, config in systems.items()
+    }
+
+
+# --- farming --------------------------------------------------------------------------------------
+
 TRAIN = 0.1
-MEASURE = "pair_inversion"
-"""The measure to tune by: it counts newcomers, where nobody has played enough yet (synth-large)."""
+MEASURE = "pair_inversion"  # The measure to tune by; it counts newcomers, too (synth-large).
 REFERENCE = "elo-mmr"  # The name of the system that the others are compared with.
 SEED = 1
 
@@ -46,15 +153,13 @@ MADE_UP_THRESHOLD = 2200.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The size of an experiment."""
-
     rounds: int | None  # So many rounds of each data set are used, from its first on; None for all.
     trials: int  # The number of configurations tried for each system and data set.
     sizes: tuple[int, ...]  # The numbers of players in a round, for Figure 3.
     synthetic: Mapping[str, Kind]
 
 
-THE_PAPERS = {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE}
+THE_PAPERS = {"synth-small": game.SMALL, "synth-large": game.LARGE}
 """The synthetic seasons for which the paper has figures."""
 
 FULL = Effort(None, 150, (5, 10, 20, 50, 100, 200, 500, 1000), THE_PAPERS)
@@ -66,18 +171,14 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A named data set."""
-
     name: str
     sessions: Sequence[Session]
 
     @property
     def rounds(self) -> int:
-        """The number of rounds."""
         return sum(len(session.rounds) for session in self.sessions)
 
     def sizes(self) -> list[int]:
-        """The number of entries of each round."""
         return [int(size) for session in self.sessions for size in session.rounds.entries]
 
 
@@ -89,8 +190,7 @@ class Entry:
     system: str
     outcome: SeasonScores
     measures: Mapping[str, float | None]
-    against: Difference | None
-    """The pair inversion minus the reference's; None without one, or if either is undefined."""
+    against: Difference | None  # Pair inversion minus the reference's; None where it is undefined.
     of: Counted  # The counts of the pairs and rounds that are scored, which all systems share.
     at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
@@ -99,21 +199,17 @@ Say = Callable[[str], None]
 
 
 def made_up(effort: Effort) -> list[DataSet]:
-    """The synthetic data sets."""
     return [
-        DataSet(name, list(in_blocks(synthetic.season(kind, SEED))))
+        DataSet(name, list(in_blocks(game.season(kind, SEED))))
         for name, kind in effort.synthetic.items()
     ]
 
 
 def first_guess(system: str) -> RatingConfig:
-    """The configuration of a system before tuning."""
     return configuration(system, start(SPACES[system]))
 
 
 class Tuned(NamedTuple):
-    """The result of tuning a system."""
-
     config: RatingConfig
     at_ends: tuple[str, ...]  # The parameters that ended at an end of their range.
 
@@ -134,7 +230,7 @@ def accuracy(
     for system in systems:
         say(f"{data.name}: {system}")
         found[system] = tuned(data, system, effort.trials, executor)
-    played = [_played(data, each.config) for each in found.values()]
+    played = [_evaluated(data, each.config) for each in found.values()]
     outcomes = dict(zip(found, outcomes_alike(played), strict=True))
     base = outcomes.get(REFERENCE)
     return [
@@ -153,7 +249,7 @@ def accuracy(
     ]
 
 
-def _played(data: DataSet, config: RatingConfig) -> SeasonScores:
+def _evaluated(data: DataSet, config: RatingConfig) -> SeasonScores:
     """Evaluate a season with one configuration; compiling kernels is not in the time."""
     warm(config, data.sessions, most_sides=MOST_SIDES)
     return timed(lambda: evaluate(data.sessions, config))
@@ -175,12 +271,12 @@ def sizes(
 
 def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
     """The honest and the farmed career of the player in this row by each system, for Figure 2."""
-    return farming.compare(data.sessions, row, FARMING_SYSTEMS, threshold)
+    return compare(data.sessions, row, FARMING_SYSTEMS, threshold)
 
 
 def made_up_farm() -> tuple[DataSet, int]:
     """A synthetic season for Figure 2, and the row of its best player."""
-    sessions = list(synthetic.season(MADE_UP_FARM, 3))  # one round each
+    sessions = list(game.season(MADE_UP_FARM, 3))  # one round each
     places = np.zeros(MADE_UP_FARM.players)
     for session in sessions:
         places[session.rows] += np.arange(len(session.rows))

@@ -1,5 +1,6 @@
 """Plays a game forward: tunes on the first part, follows the best parameters through the rest."""
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,21 +25,68 @@ from stream_rater.evaluation.sides import (
 )
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, Validated, at_ends, refined, validated
 from tests.benchmarks.lab.calibration import calibration_error
-from tests.benchmarks.lab.following import Candidate, distinct, followed, parts_of
 from tests.benchmarks.lab.game import Game
 from tests.benchmarks.lab.timing import timed
 
-ORDER, ORDER_OF_ALL = "order", "order_all"
-"""The measures of order; the second replaces the first where nobody has played enough rounds."""
-USUAL_DIMENSIONS = 4
-"""Trials are for so many dimensions; others have as many for each, to be searched as densely."""
-AGAIN = (1 / 3, 2 / 3)
-"""After these fractions of the rounds that are scored, parameters are searched again."""
+PARTS = 30  # The number of parts of the rounds that are scored.
+CANDIDATES = 10  # The most that are followed from the first part on, with first guess and tuned.
+APART = 0.12  # Two of the other points are at least so far from each other, in the unit cube.
+
+
+def distinct(
+    wanted: Sequence[Sequence[float]], others: Iterable[Sequence[float]], count: int = CANDIDATES,
+    apart: float = APART,
+) -> list[list[float]]:  # fmt: skip
+    """The `wanted`, each once, and up to `count` the first `others` `apart` from all before."""
+    found: list[list[float]] = []
+    for point in wanted:
+        if list(point) not in found:
+            found.append(list(point))
+    for point in others:
+        if len(found) >= count:
+            break
+        if min(float(np.linalg.norm(np.subtract(point, each))) for each in found) >= apart:
+            found.append(list(point))
+    return found
+
+
+class Candidate(NamedTuple):
+    point: Sequence[float]
+    cost: float  # The total loss of the rounds before those scored, and the prior's penalty.
+    losses: Floats  # (R,) the losses of the rounds that are scored, in the order of the season.
+    since: int = 0  # The first round that it may predict; it was found on those before it.
+
+
+def followed(candidates: Sequence[Candidate], first: int, numbers: Ints) -> Ints:
+    """(R,) the index of each round's candidate, `first` for the first part. `numbers` ascend."""
+    chosen = np.full(len(numbers), first)
+    sums = np.cumsum([each.losses for each in candidates], axis=1)
+    costs = np.array([each.cost for each in candidates])
+    since = np.array([each.since for each in candidates])
+    for start, end in parts_of(numbers)[1:]:
+        total = np.where(since <= start, costs + sums[:, start - 1], np.inf)
+        chosen[start:end] = np.argmin(total)
+    return chosen
+
+
+def parts_of(numbers: Ints) -> list[tuple[int, int]]:
+    """First index of each part, and that after its last; rounds of one number stay together."""
+    if not len(numbers):
+        return []
+    wanted = np.linspace(0, len(numbers), PARTS + 1)[:-1].astype(np.int64)
+    starts = np.unique(np.searchsorted(numbers, numbers[wanted]))
+    return list(zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=True))
+
+
+# --- the parameters that predict best so far ------------------------------------------------------
+
+ORDER, ORDER_OF_ALL = "order", "order_all"  # Of order; the second where nobody played enough.
+USUAL_DIMENSIONS = 4  # Trials are for so many dimensions; others have as many for each.
+AGAIN = (1 / 3, 2 / 3)  # After these fractions of the scored rounds parameters are searched again.
 AGAIN_TRIALS = 1 / 6  # The part of the trials that such a search gets.
 LEAST_TRIALS = 10
 JOINING = 2  # The most points of such a search that are followed from then on.
-JOINING_APART = 0.02
-"""They are at least so far from each other and from the point that is followed."""
+JOINING_APART = 0.02  # Their least distance from each other and from the point that is followed.
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +94,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     tuned_for: str  # DEFAULT, or the measure that it is tuned for.
     config: dict[str, Any]
-    variance_factor: float
-    """The variance factor that suits the rounds to tune on; 1 for the default configuration."""
+    variance_factor: float  # It suits the rounds to tune on; 1 for the default configuration.
     last: Calibration  # The calibration of the last round.
     first_log_loss: float | None  # The log loss on the rounds to tune on.
     order: float | None
@@ -63,22 +110,16 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """The log loss of the rounds after the first part, for each step of tuning."""
 
-    default: float | None
-    """By the first guess, draws by a width that suits the rounds so far, as in all below."""
-    calibrated: float | None
-    """By the first guess, with the calibration that suits the rounds so far, as in all below."""
+    default: float | None  # By the first guess; draws by a width that suits the rounds so far.
+    calibrated: float | None  # By the first guess, calibrated by the rounds so far, as all below.
     tuned: float | None  # By the parameters tuned on the first part.
     validated: float | None  # By those, or by the first guess if they did not win (`validation`).
-    followed: float | None
-    """By the parameters that predicted best so far (`following`), which are those scored."""
+    followed: float | None  # By the parameters that predicted best so far, which are scored.
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a system on a game."""
-
     system: str
-    variants: list[Variant]
-    """The first guess, and the tuned and followed parameters, with the last ones followed."""
+    variants: list[Variant]  # The first guess, and the tuned and followed parameters, the last.
     gain: Gain
     won: bool = True  # Whether the tuned parameters won on rounds that their search had not seen.
     changes: int = 0  # How often the parameters changed while they were followed.
@@ -88,19 +129,16 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         return next(each for each in self.variants if each.tuned_for == aim)
 
 
-Scored = dict[str, Floats]
-"""(R, OF_PAIRS) the scores of the rounds after the first part, by what the system was tuned for."""
+Scored = dict[str, Floats]  # (R, OF_PAIRS) scores after the first part, by what it is tuned for.
 
 
 class Played(NamedTuple):
     """A point of a system's space that has rated a whole game."""
 
     point: list[float]
-    early: Run
-    """The rounds of the first part, with the model as it is; the times of the whole game."""
+    early: Run  # The rounds of the first part, with the model as it is; times of the whole game.
     cost: float  # The total loss of the first part, and the prior's penalty.
-    rest: Run
-    """The rounds that are scored, in the order of the season, calibrated by the rounds before."""
+    rest: Run  # The rounds that are scored, in the season's order, calibrated by those before.
     scores: Floats  # (R, OF_PAIRS) their scores.
 
 
@@ -156,8 +194,6 @@ def trials_of(system: System, trials: int) -> int:
 
 
 class _Way:
-    """The points that are followed on a game."""
-
     def __init__(self, problem: fits.Fit, game: Game, default: Played, found: Validated) -> None:
         self._problem, self._game = problem, game
         self._numbers = default.rest.sides.number

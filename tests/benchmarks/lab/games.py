@@ -11,34 +11,153 @@ is better, not by confidence. *Ours* is REFERENCE; without it, our system with t
 the first part, which is a worse rule, as nearly all are newcomers there. Ours and each peer are
 compared by the paired bootstrap over the other rounds."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from stream_rater.evaluation.bootstrap import differences, verdict
+import stream_rater
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.evaluation.bootstrap import Difference, differences, verdict
 from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem, System
-from stream_rater.evaluation.measures import Difference
+from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted, have_draws
+from stream_rater.evaluation.sides import Run
+from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.lab import peers
-from tests.benchmarks.lab.deadline import Bounded, OutOfTime
 from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
 from tests.benchmarks.lab.game import Game
-from tests.benchmarks.lab.saved import Outcome, Saved, Unfinished
 
-REFERENCE = "two-moment"
-"""Ours that peers beat least often on the benchmarks' games, by which it was also chosen."""
+PACKAGE = Path(stream_rater.__file__).parent
+CODE = (PACKAGE / "rating", PACKAGE / "evaluation", PACKAGE / "columns", Path(__file__).parent)
+"""The folders of the code that decides a result."""
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A system that did not finish a game in time."""
+
+    system: str
+    seconds: float
+
+    def sentence(self) -> str:
+        """What happened, for people."""
+        return f"{self.system} did not finish within {self.seconds:g} s"
+
+
+Outcome = tuple[Fitted, Scored] | Unfinished  # The result of a system on a game.
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    fitted: Fitted | None
+    scores: dict[str, tuple[int, bytes]]  # By aim, the number of rounds, and the scores as float64.
+    unfinished: Unfinished | None = None
+
+
+class Saved:
+    """The folder of the results. `effort` is anything whose text says how much was tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, game: Game, system: System, effort: object) -> Outcome | None:
+        """A result that was stored, or None. A file that cannot be read counts as none."""
+        try:
+            stored = msgspec.msgpack.decode(
+                self._path(game, system, effort).read_bytes(), type=_Stored
+            )
+        except (OSError, msgspec.DecodeError):
+            return None
+        if stored.fitted is None:
+            return stored.unfinished
+        return stored.fitted, {aim: _array(*each) for aim, each in stored.scores.items()}
+
+    def store(self, game: Game, system: System, effort: object, outcome: Outcome) -> None:
+        """Store a result, whole or not at all; not without such a folder, as elsewhere."""
+        path = self._path(game, system, effort)
+        if not self._folder.is_dir() or path.exists():
+            return
+        if isinstance(outcome, Unfinished):
+            stored = _Stored(None, {}, outcome)
+        else:
+            fitted, scores = outcome
+            stored = _Stored(fitted, {aim: (len(x), x.tobytes()) for aim, x in scores.items()})
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_bytes(msgspec.msgpack.encode(stored))
+        part.replace(path)
+
+    def _path(self, game: Game, system: System, effort: object) -> Path:
+        digest = hashlib.blake2b(digest_size=12)
+        digest.update(digest_of(game))
+        made_by = (
+            system.name, system.space, effort, KERNEL_VERSION, _code(), _version(system.name)
+        )  # fmt: skip
+        digest.update(repr(made_by).encode())
+        name = re.sub(r"[^\w+-]+", "-", f"{game.name}-{system.name}")
+        return self._folder / f"{name}-{digest.hexdigest()}.msgpack"
+
+
+def _array(rounds: int, data: bytes) -> Floats:
+    return np.frombuffer(data, np.float64).reshape(rounds, -1).copy()
+
+
+def digest_of(game: Game) -> bytes:
+    """A digest of the rounds of a game, and of which of them are scored."""
+    digest = hashlib.blake2b(repr((game.name, game.boundary)).encode(), digest_size=32)
+    for session in game.sessions:
+        digest.update(repr((session.ladder, session.players)).encode())
+        for part in _columns(session):
+            digest.update(repr((part.dtype.str, part.shape)).encode())
+            digest.update(np.ascontiguousarray(part).view(np.uint8).data)
+        for seeded in session.seeds:
+            digest.update(repr(seeded).encode())
+    return digest.digest()
+
+
+def _columns(session: Any) -> Iterator[Any]:
+    """The arrays of a session and of its rounds."""
+    own = (session.rows, session.waves, session.numbers)
+    rounds = (getattr(session.rounds, name) for name in session.rounds.__struct_fields__)
+    yield from (each for each in (*own, *rounds) if isinstance(each, np.ndarray) and each.size)
+
+
+@cache
+def _code() -> str:
+    """A digest of the modules that decide a result."""
+    digest = hashlib.blake2b(digest_size=16)
+    for folder in CODE:
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(folder.parent)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _version(system: str) -> str:
+    """The version of a peer's package; empty for others."""
+    if system not in peers.MODULES:
+        return ""
+    module = peers.peer_module(peers.MODULES[system].partition(".")[0])
+    return str(getattr(module, "__version__", ""))
+
+
+# --- results that are kept ------------------------------------------------------------------------
+
+REFERENCE = "two-moment"  # Ours that peers beat least often on these games, which chose it.
 
 COMPARED = (LOG_LOSS, ORDER)  # The measures by which tuned systems are compared.
 
 CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
-ROLES = (CHOSE, REPORTED, ANOTHER)
-"""The parts that a file can have had in choosing the systems and their constants."""
+ROLES = (CHOSE, REPORTED, ANOTHER)  # The parts of a file in choosing the systems and constants.
 CHOOSING, REPORTING = ("codeforces", "cwl", "map-rando"), ("formula-one", "clubs", "frc")
 """The files by which they were chosen, and those that only report."""
 
@@ -70,17 +189,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ours: str | None  # The name of our system to use (`choose`); None if there is none.
     least_at_first: str | None  # The name of our system with the least log loss on the first part.
     verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
-    pairs_scored: int = 0
-    """Pairs that are scored, of every system the same: without those that both did not finish."""
-    draws_scored: int = 0
-    """The number of pairs that drew, of these. All are scored in a game that has draws."""
+    pairs_scored: int = 0  # Of every system the same: without those that both did not finish.
+    draws_scored: int = 0  # Of these, those that drew; all are scored in a game with draws.
     draws_left_out: int = 0
     unfinished_left_out: int = 0
-    not_finished: list[Unfinished] = []
-    """The systems that did not finish in time. They have no verdicts."""
+    not_finished: list[Unfinished] = []  # Those that did not finish in time, and have no verdicts.
 
     def of_chosen(self) -> list[Verdict]:
-        """The verdicts on our system to use."""
         return [each for each in self.verdicts if each.ours == self.ours]
 
 
@@ -194,3 +309,48 @@ def compare(
 
 def _said(found: Outcome) -> str:
     return found.sentence() if isinstance(found, Unfinished) else found[0].system
+
+
+# --- a bound on its time --------------------------------------------------------------------------
+
+
+class OutOfTime(Exception):
+    """A system did not finish in time."""
+
+
+@dataclass
+class Bounded:
+    """A system that may take so much of this thread's processor time, looked at each session."""
+
+    system: System
+    seconds: float
+    now: Callable[[], float] = time.thread_time
+    _until_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until_s = self.now() + self.seconds
+
+    @property
+    def name(self) -> str:
+        return self.system.name
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        return self.system.space
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+        return self.system.config(values)
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        """Rate a season with this configuration. Raises OutOfTime."""
+        return self.system.play(self._in_time(sessions), config)
+
+    def described(self, config: Any) -> dict[str, Any]:
+        return self.system.described(config)
+
+    def _in_time(self, sessions: Iterable[Session]) -> Iterator[Session]:
+        for session in sessions:
+            if self.now() > self._until_s:
+                raise OutOfTime(f"{self.name} did not finish within {self.seconds:g} s")
+            yield session

@@ -23,11 +23,8 @@ GAUSSIAN_RATES = tuple(zip(RHO, (0.65, 0.09, 0.07), strict=True))
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the note."""
-
     config: parameters.RatingConfig
-    season_1: float | None
-    """Kendall's tau on the first season of Map Rando, as the note reports it."""
+    season_1: float | None  # Kendall's tau on Map Rando's first season, as the note has it.
     later: float | None = None  # Kendall's tau on the later seasons, as the note reports it.
 
 

@@ -16,14 +16,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_rater.evaluation import spaces
+from stream_rater.evaluation.fits import OwnSystem
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, run_of
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.lab.plain import PLAIN, PlainSystem, Side
 
-PEERS = Path(sys.prefix) / "peers"
-"""The folder in which the project's own benchmarks install the peers."""
+PEERS = Path(sys.prefix) / "peers"  # Where the project's own benchmarks install the peers.
 
 SIGMA = 25.0 / 3.0  # The default of both packages.
 
@@ -45,13 +46,10 @@ MODULES = {  # The module of each peer that is a package.
     "trueskill-package": "trueskill",
 }
 
-FAILURES = (ArithmeticError, ValueError)
-"""The exceptions that the packages raise if their numbers leave the range of floats."""
+FAILURES = (ArithmeticError, ValueError)  # Raised by packages if numbers leave the range of floats.
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
-    """A package's system and its parameters."""
-
     peer: str
     beta: float
     tau: float
@@ -97,8 +95,7 @@ class Model:
 
     newcomer: Callable[[], Any]
     rate: Rate
-    side: Callable[[Sequence[Any]], Side]
-    """From a team's ratings to the mean and the variance of its performance."""
+    side: Callable[[Sequence[Any]], Side]  # A team's ratings to its performance's mean and variance
 
 
 def model_of(config: AnyPeer) -> Model:
@@ -171,8 +168,7 @@ class PeerReplay:
         ranks: list[int],
         time_s: float,
     ) -> list[tuple[float, float, int]]:
-        """Mean, variance and rounds of each side before the round, which is rated unless it
-        fails."""
+        """Mean, variance and rounds of each side before the round; it may fail, unrated."""
         began_s = perf_counter()
         fresh = self._model.newcomer
         before = [[stored.get(row) or (fresh(), 0) for row in team] for team in teams]
@@ -198,3 +194,38 @@ def peer_run(sessions: Iterable[Session], config: AnyPeer) -> Run:
     results = sum(count for _, count in played)
     sides = Sides.concat([sides for sides, _ in played])
     return run_of(sides, peer.seconds, results, peer.failed)
+
+
+# --- as systems that are compared -----------------------------------------------------------------
+
+LEFT_OUT = {"elo", "thurstone"}  # Elo is pairwise Elo; Thurstone's time grows with ratings' range.
+
+
+def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
+    """Those asked for; of all: without LEFT_OUT, with TrueSkill that places newcomers by field."""
+    if set(systems) != set(spaces.SPACES):
+        return [OwnSystem(each) for each in systems]
+    return [
+        *(OwnSystem(each) for each in systems if each not in LEFT_OUT),
+        OwnSystem("trueskill", placing=True),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSystem:
+    name: str
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        return SPACES[self.name]
+
+    def config(self, values: Mapping[str, float]) -> Any:
+        """The configuration with these values of the dimensions."""
+        return peer_config(self.name, values)
+
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
+        return peer_run(sessions, config)
+
+    def described(self, config: Any) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(config)
+        return found

@@ -31,10 +31,8 @@ import msgspec
 from stream_rater.rating.systems.common import Dimension
 
 INITIAL = 1500.0
-SCALE = 400.0 / math.log(10.0)
-"""Of the logistic distribution of a difference of performances, in points: Glicko-2's 173.7178."""
-NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0
-"""The variance of the performance of one side, in points^2: half of that distribution's."""
+SCALE = 400.0 / math.log(10.0)  # Of a difference of performances, in points: Glicko-2's 173.7178.
+NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0  # A side's variance, in points^2: half a difference's.
 PROVISIONAL = 30  # The number of rounds in which Elo's K falls.
 CLOSE = 1e-9  # The error of the logarithm of a variance in step 5. The source has 1e-6.
 MOST_STEPS = 200
@@ -86,11 +84,9 @@ class Elo(msgspec.Struct, frozen=True, tag="plain-elo", tag_field="peer"):
     space: ClassVar = (Dimension("k", 2.0, 200.0, 20.0), Dimension("k_first", 2.0, 400.0, 40.0))
 
     def newcomer(self) -> EloRating:
-        """A player without rounds."""
         return EloRating(INITIAL, 0)
 
     def side(self, team: Sequence[EloRating]) -> Side:
-        """A team's mean and variance."""
         return Side(sum(each.mu for each in team) / len(team), NOISE)
 
     def rate(
@@ -129,8 +125,7 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     tau: float = 0.5
     initial_deviation: float = 350.0
     initial_volatility: float = 0.06
-    period_days: float | None = None
-    """Days in which a rating's variance grows by the squared volatility; None: in each round."""
+    period_days: float | None = None  # Days in which it grows so; None: in each round played.
 
     space: ClassVar = (
         Dimension("tau", 0.05, 3.0, 0.5),
@@ -139,11 +134,9 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     )
 
     def newcomer(self) -> Glicko2Rating:
-        """A player without rounds."""
         return Glicko2Rating(INITIAL, self.initial_deviation, self.initial_volatility, None)
 
     def side(self, team: Sequence[Glicko2Rating]) -> Side:
-        """A team's mean and variance."""
         mean = sum(each.mu for each in team) / len(team)
         return Side(mean, sum(each.deviation**2 for each in team) / len(team) + NOISE)
 

@@ -20,18 +20,16 @@ from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 from stream_rater.tables.reading import SUFFIXES as TABLES
-from tests.benchmarks.lab import evidence, figures, games, games_tables, kerby, peers
-from tests.benchmarks.lab.contestants import PeerSystem, compared_systems
-from tests.benchmarks.lab.evidence import DataSet, Effort, Entry
-from tests.benchmarks.lab.farming import THRESHOLD
+from tests.benchmarks.lab import evidence, figures, games, kerby, peers
+from tests.benchmarks.lab.evidence import THRESHOLD, DataSet, Effort, Entry
 from tests.benchmarks.lab.game import games_of
-from tests.benchmarks.lab.saved import Saved
+from tests.benchmarks.lab.games import Saved
+from tests.benchmarks.lab.peers import PeerSystem, compared_systems
 
 USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
 """The parts that are made by default: the paper's three, and the comparison with other packages."""
 
-PARTS = (*USUAL_PARTS, "kerby")
-"""All parts. The last one, the tables of Kerby's note, is made only if it is asked for."""
+PARTS = (*USUAL_PARTS, "kerby")  # The last one, tables of Kerby's note, only if asked for.
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
 FARMER = "tourist"  # The player who farms in the paper. He is in the data set `codeforces`.
@@ -170,7 +168,7 @@ class _Report:
             for game in games_of(each.name, each.sessions, self._cut, self._teams)
             if self.plays_whole or game.name != each.name
         ]  # fmt: skip
-        notes = games_tables.notes(self._effort, absent)
+        notes = figures.notes(self._effort, absent)
         done: list[games.Result] = []
         before = list(self._lines)
         bounds = games.Bounds(self._effort.trials, self._seconds)
@@ -182,8 +180,8 @@ class _Report:
         for each in work:
             done.append(each)
             self._lines = list(before)
-            self._write(games_tables.page(done, notes))
-            (self._out / "games.json").write_bytes(games_tables.as_json(done, notes))
+            self._write(figures.page(done, notes))
+            (self._out / "games.json").write_bytes(figures.as_json(done, notes))
 
     def _write(self, lines: Sequence[str]) -> None:
         self._lines += lines

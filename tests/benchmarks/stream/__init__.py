@@ -1,15 +1,10 @@
 """The whole service under load, on a real Kafka and Redis: `make bench-stream`.
 
 - `rounds`: what is played, by seed; `ground`: the servers, what goes in and what comes out;
-  `crew`: the worker processes.
-- `throughput`: a backlog, until all of it is rated; `latency`: a steady load; `crowd`: a round of
-  a million players.
-- `operating`: a worker that dies, a Redis that is lost, players who move in, memory, sizes;
-  `correcting`: corrections and ban waves.
-- `null`, `quix`: what runs in the service's place, to compare it with.
-- `plan`, `__main__`: what is measured, and the command.
+  `crew`: the worker processes; `plan`, `__main__`: what is measured, and the command.
+- `throughput`: a backlog; `latency`: a steady load, alone and beside a round of a million players;
+  `operating`: what the service costs in its life; `null`, `quix`: what it is compared with.
 
-A crew of workers is started, warmed up with the first rounds and then stopped (SIGSTOP) while the
-backlog is sent. So what is timed begins with workers at rest and all rounds in the log; start-up is
-no part of it.
+A crew is warmed up with the first rounds, and stopped (SIGSTOP) while the backlog is sent: what is
+timed begins with workers at rest and all rounds in the log, without their start.
 """

@@ -64,8 +64,6 @@ def rival_of(reported: str) -> Rival:
 
 @dataclass(frozen=True)
 class Contest:
-    """What they are given."""
-
     rivals: Sequence[Rival]
     workers: str
     quick: bool = False

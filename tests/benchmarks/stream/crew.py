@@ -30,14 +30,11 @@ class Program(NamedTuple):
     module: str = THIS_RELEASE
     variables: Mapping[str, str] = MappingProxyType({})
     groups: Sequence[str] = (ESTIMATORS, UPDATERS)  # Consumer groups that its processes join.
-    roles: bool = True
-    """Whether a process that is started with a role joins the group of that role only."""
+    roles: bool = True  # Whether a process with a role joins the group of that role only.
 
 
 @dataclass
 class Crew:
-    """Running workers."""
-
     settings: Settings
     program: Program
     start: Callable[..., WorkerProcess]

@@ -1,6 +1,5 @@
 """Where it is measured: Kafka and Redis, and what a stranger sees of them."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -61,8 +60,6 @@ ONE_EACH = Servers()
 
 @dataclass
 class Ground:
-    """Running servers."""
-
     kafka: Sequence[Server]
     redis: Sequence[Server]
     folder: Path
@@ -167,13 +164,6 @@ def copied(servers: Servers) -> dict[str, str]:
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": least,
     }
-
-
-def most_memory(pid: int) -> int:
-    """The most bytes of memory that a process ever had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return 1024 * int(found[1])
 
 
 def processor_s(pid: int) -> float:

@@ -4,6 +4,7 @@ process of its own, has the event. Rounds are due at a steady rate; a feeder's d
 import multiprocessing
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,12 +14,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from confluent_kafka import Message, Producer, TopicPartition
 
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.settings import Settings
 from tests.benchmarks.measure import Result, result
-from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_consumer, a_producer
-from tests.benchmarks.stream.rounds import Round, updates_of
+from tests.benchmarks.stream.crew import LOOK_EVERY_S, Crew, a_crew, names_of
+from tests.benchmarks.stream.ground import (
+    AT_ONCE,
+    TIMEOUT_S,
+    Ground,
+    a_consumer,
+    a_producer,
+    published,
+)
+from tests.benchmarks.stream.rounds import WORKLOADS, Round, Workload, up_to, updates_of
+from tests.benchmarks.stream.throughput import SERVICE
+from tests.integration.processes import most_memory, wait_until
 from tests.integration.topics import headers_of
 
 STEADY = 0.2  # Rounds of this first part of the time are not counted.
@@ -154,3 +165,81 @@ def _watch(
             seen.round_ids.extend(map(_round_of, reported))
             seen.at_s.extend([now_s] * len(reported))
     pipe.send(seen)
+
+
+# --- a round of very many players -----------------------------------------------------------------
+
+RATE = 500.0  # Updates a second of lobbies.
+WARM = 5000
+LARGEST_BYTES = 64 * 2**20
+LADDERS = f"""
+[limits]
+max_bytes = {LARGEST_BYTES}
+
+[ladders."*"]
+rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
+"""
+
+
+def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Result:
+    """Measured with so many workers; AssertionError where an event is lost or doubled."""
+    large = next(workload.rounds())
+    lobbies = WORKLOADS[workload.beside].rounds()
+    ladders = ground.folder / "crowd.toml"
+    ladders.write_text(LADDERS)
+    with a_crew(ground, workload, names_of(count), SERVICE, ladders=str(ladders)) as crew:
+        crew.wait_until_joined()
+        warm = up_to(WARM, lobbies)
+        crew.rate(warm)
+        fed = up_to(int(RATE * feed_s), lobbies)
+        sent_s: list[float] = []
+
+        def send_large() -> None:
+            rated = _rated(crew) + len(large.players)
+            options = {"message.max.bytes": 2 * LARGEST_BYTES, "compression.type": "lz4"}
+            with a_producer(crew.settings.kafka, 0, **options) as producer:
+                sent_s.append(time.time())
+                topic = Topics.of(crew.settings).rounds
+                producer.produce(topic, large.value, large.ladder.encode())
+            wait_until(
+                lambda: _rated(crew) >= rated, "it is rated", moves=lambda: _rated(crew),
+                every_s=LOOK_EVERY_S,
+            )  # fmt: skip
+
+        due_s, _, seen = watched(crew.settings, fed, RATE, send_large, others=len(large.players))
+        memory = max(most_memory(worker.pid) for worker in crew.workers)
+        due = Counter(key for each in (*warm, *fed, large) for key in each.due())
+        wrong = published(crew.settings).wrong(due)
+        assert not wrong, f"{workload.name}: {wrong}"
+    found = report(large, sent_s[0], due_s, seen)
+    ratio = {
+        f"{name}_p{per_cent}_ms": getattr(found, name).quantile_ms(per_cent / 100)
+        for name in ("beside", "quiet")
+        for per_cent in (50, 99)
+    }
+    ratio |= {"message_mb": len(large.value) / 1e6, "worker_mb": memory / 1e6}
+    note = f"{len(large.players)} players, beside {RATE:.0f} updates/s of lobbies"
+    return result(f"stream/{workload.name}/{count}", found.seconds, "s", ratio, note)
+
+
+def _rated(crew: Crew) -> float:
+    """Players whose new rating was published."""
+    return sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
+
+
+class Crowd(NamedTuple):
+    seconds: float
+    quiet: Phase  # Lobbies before the large round.
+    beside: Phase  # Lobbies due while it was on its way.
+
+
+def report(large: Round, sent_s: float, due_s: dict[str, float], seen: Seen) -> Crowd:
+    """From when the large round was sent, when each of the lobbies was due, and the events seen."""
+    at = np.array(seen.at_s)
+    due = np.array([due_s.get(each, sent_s) for each in seen.round_ids])
+    is_large = np.array([each == large.round_id for each in seen.round_ids])
+    end_s = float(at[is_large].max())
+    beside = ~is_large & (due >= sent_s) & (due < end_s)
+    quiet = ~is_large & (at < sent_s)
+    phases = (Phase((at - due)[lobbies], RATE, 0) for lobbies in (quiet, beside))
+    return Crowd(end_s - sent_s, *phases)

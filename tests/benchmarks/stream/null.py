@@ -90,8 +90,7 @@ LARGE_CUTS = Cuts(20_000, 50_000)
 
 class Model(msgspec.Struct, frozen=True):
     sample: Sample
-    cuts: Cuts | None
-    """None: what a poll brought; parts in transactions, too, with the offsets of their rounds."""
+    cuts: Cuts | None  # None: what a poll brought; parts in transactions, too, with offsets.
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -6,13 +6,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.benchmarks.measure import Result, Skipped, result
-from tests.benchmarks.stream.correcting import BANNED, bans, corrections
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
-from tests.benchmarks.stream.crowd import crowd
 from tests.benchmarks.stream.ground import Ground
-from tests.benchmarks.stream.latency import phase
+from tests.benchmarks.stream.latency import crowd, phase
 from tests.benchmarks.stream.null import LARGE_CUTS
-from tests.benchmarks.stream.operating import rebuild, recovery, seeding, sizes, soak
+from tests.benchmarks.stream.operating import (
+    BANNED,
+    bans,
+    corrections,
+    rebuild,
+    recovery,
+    seeding,
+    sizes,
+    soak,
+)
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
 from tests.benchmarks.stream.throughput import SERVICE, Run, by_step, measured, null, quix
 
@@ -36,8 +43,6 @@ GUARANTEES = ("at-least-once", "exactly-once")
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of what."""
-
     measures: frozenset[str]
     workers: Sequence[str]  # Sizes of crews, as in `names_of`.
     quick: bool = False

@@ -31,15 +31,12 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """Rounds of one kind."""
-
     name: str
     size: int
     players: int  # In all: each in one ladder.
     ladders: int
     updates: int  # How many ratings are to change where time matters little.
-    peer_updates: int
-    """For the peer, slow, the more with many players in a round; 0: it has no such rounds."""
+    peer_updates: int  # For the peer, which is slow with many players; 0: it has no such rounds.
     make: Callable[["Workload", int], Iterator[Round]]
     beside: str = ""  # Another workload that is played beside it, where this is a single round.
     team: int = 1  # Players in a team; 1 where each plays alone.

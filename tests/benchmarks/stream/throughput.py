@@ -31,8 +31,7 @@ class Run:
     processor_us: dict[str, float]  # Per update: of all workers together, of Redis, of the broker.
     memory: float  # Bytes of Redis a player.
     players: int
-    messages: Mapping[str, int]
-    """In the log: parts, and the ends of transactions that are in the partitions of events."""
+    messages: Mapping[str, int]  # Parts, and ends of transactions in the partitions of events.
     redis_busy: float  # The part of the time that the busiest Redis was at work.
     shards: int
     sample: Sample  # What its events look like.
