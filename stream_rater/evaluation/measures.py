@@ -137,7 +137,6 @@ class Evaluation(msgspec.Struct, kw_only=True):
     rating_seconds: float
     rounds_per_second: float
     players_per_second: float
-    calibration: list[WinBin]
-    """The share of sides that won, by their predicted probability to win."""
+    calibration: list[WinBin]  # The share of sides that won, by their predicted probability to win.
     differences: dict[str, Difference | None] | None = None
     """The differences from the file's first configuration, by measure; None for that one."""

@@ -39,8 +39,7 @@ FOR_EVOLUTION = 0.7
 UNDEFINED = 1e9  # The cost of a trial whose measure has no value.
 PRIOR = 0.15
 """The standard deviation of a parameter around its first guess, as a fraction of its range."""
-END = 0.01
-"""A parameter this close to an end of its range, as a fraction of the range, is at it."""
+END = 0.01  # A parameter this close to an end of its range, as a fraction of the range, is at it.
 
 MARGIN = 0.5
 """The tuned parameters win if their losses are less by more than this many standard errors."""

@@ -301,8 +301,7 @@ class Forecast(NamedTuple):
     expected_rank: Floats  # (S,) the mean rank of each side, from 1.
     pairwise: Floats
     """(S, S) the probability that the row's side is better than the column's; the diagonal is 0."""
-    quality: float
-    """1 if all sides are equally likely to win, 0 if the winner is certain."""
+    quality: float  # 1 if all sides are equally likely to win, 0 if the winner is certain.
 
 
 def of_round(

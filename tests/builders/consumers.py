@@ -15,10 +15,8 @@ from stream_rater.contract.record import Record
 class Client:
     """A consumer of one partition, which remembers where it was sought. Other calls do nothing."""
 
-    end = 0
-    """The end of the partition."""
-    name = "member"
-    """Its id in the group; empty if it is no member."""
+    end = 0  # The end of the partition.
+    name = "member"  # Its id in the group; empty if it is no member.
 
     def __init__(self) -> None:
         self.at = 0

@@ -25,8 +25,7 @@ from stream_rater.serve.http.metrics import ApiMetrics
 PARTITIONS = 4
 TOKEN = "w-token"
 NOTHING: Any = Mock()
-NOW_S = 1_777_777_777.0
-"""May 2026."""
+NOW_S = 1_777_777_777.0  # May 2026.
 
 
 class LogInMemory(RoundLog):

@@ -17,8 +17,7 @@ from stream_rater.index.tables import Tables
 from stream_rater.index.writer import IndexWriter
 
 LADDER = "eu:{1}"
-KEPT = 3
-"""The changes that a history keeps."""
+KEPT = 3  # The changes that a history keeps.
 
 
 def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> RatingChanged:

@@ -20,8 +20,7 @@ class Bytes(NamedTuple):
     value: bytes | None
     key: bytes | None = b"ranked-eu"
     headers: Sequence[tuple[str, bytes | None]] = ()
-    partition: int = -1
-    """The partition; -1 means by the key."""
+    partition: int = -1  # The partition; -1 means by the key.
 
 
 def a_round(number: int, *players: str, ladder: str = LADDER, **fields: Any) -> Line:

@@ -20,8 +20,7 @@ from stream_rater.rating.stages import rule_of
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
 RULE = rule_of(CONFIG)
 
-NOWHERE = Position()
-"""Of a shard whose store is empty."""
+NOWHERE = Position()  # Of a shard whose store is empty.
 
 E = TypeVar("E", bound=Effect[Any])
 

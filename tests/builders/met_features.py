@@ -24,8 +24,7 @@ from tests.integration.topics import produce, read_topic
 from tests.waits import STILL_S, wait_until
 
 PLAYERS = [f"p{i}" for i in range(12)]
-SHARDS = 7
-"""After some were added."""
+SHARDS = 7  # After some were added.
 
 
 def rounds(first: int, count: int, players: Sequence[str] = PLAYERS) -> Iterator[Bytes]:
@@ -93,8 +92,7 @@ def cut(at: Settings, kept: int) -> None:
         store.hset(LAYOUT_KEY, "topic", Admin(at).topic_id(topic))
 
 
-CHANGED_FROM = 20
-"""The offset from which the new file allows more entries."""
+CHANGED_FROM = 20  # The offset from which the new file allows more entries.
 OLD_FILE = f"""
 [ladders.{LADDER}]
 rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}

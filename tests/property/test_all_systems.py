@@ -43,8 +43,7 @@ from tests.rounds import day, ranked, read, wave_among
 SOME = {"duel": 10_000, "five": 4_000, "5v5": 4_000, "hundred": 300}
 """Rounds of a usual run: 200, 200, 400 and 300 of each player."""
 
-LONG = 60_000
-"""Rounds of the long run: 1,200 of each player in duels."""
+LONG = 60_000  # Rounds of the long run: 1,200 of each player in duels.
 
 CONSERVED = ("glicko", "bar", "elo", "pairwise-elo", "plackett-luce", "thurstone")
 """Whatever the result, the gains of a round add up to 0: a gradient of ln P(result | ratings) does,
@@ -257,8 +256,7 @@ def test_what_is_reported_at_the_start() -> None:
 
 # --- did not finish ---
 
-BEYOND = 10
-"""A rank behind all others."""
+BEYOND = 10  # A rank behind all others.
 
 SPLIT: tuple[RatingConfig, ...] = (
     EloMMR(weight_limit=0.2, sigma_limit=80.0, ties="split", history="full"),
@@ -282,8 +280,7 @@ def title_of(config: RatingConfig) -> str:
     return " ".join([tag(config), *filter(None, more)])
 
 
-Entry = tuple[tuple[str, ...], int]
-"""A side, and its place; 0 did not finish."""
+Entry = tuple[tuple[str, ...], int]  # A side, and its place; 0 did not finish.
 
 
 def standings(entries: Sequence[Entry], last: int) -> list[dict[str, Any]]:

@@ -33,8 +33,7 @@ from .test_corrections import some_ladders
 OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limit=120.0, rho=0.3))})
 """Other parameters than ANY_LADDER has."""
 
-LATER_S = 1.8e9
-"""After all rounds."""
+LATER_S = 1.8e9  # After all rounds.
 OPTIONS = PartOptions(shards=2, rows_per_part=5)
 
 
@@ -385,8 +384,7 @@ def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
 class Full(LocalDriver):
     """A driver whose store does not take some of the heads and pieces."""
 
-    refuses: Container[int] = ()
-    """By their number, from 0 on."""
+    refuses: Container[int] = ()  # By their number, from 0 on.
     _count = 0
 
     def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:

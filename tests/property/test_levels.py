@@ -44,10 +44,8 @@ PLACING: tuple[RatingConfig, ...] = (
 ALL = (*SYSTEMS, *PLACING[1:], TwoMoment(inexperience=0.0))
 EVEN = 1e-6
 """Of probabilities: where newcomers begin is rounded to float32, 1.2e-4 points a member."""
-POINTS = 1e-6
-"""Points: sums of some thousands are rounded in another order."""
-SEARCH = 1e-3
-"""What is left open in points: the columns of the two-moment filter lie elsewhere."""
+POINTS = 1e-6  # Points: sums of some thousands are rounded in another order.
+SEARCH = 1e-3  # What is left open in points: the columns of the two-moment filter lie elsewhere.
 
 
 def by_mu_alone(config: RatingConfig) -> RatingConfig:
@@ -57,8 +55,7 @@ def by_mu_alone(config: RatingConfig) -> RatingConfig:
     return config
 
 
-Sizes = tuple[int, ...]
-"""The number of players on each side."""
+Sizes = tuple[int, ...]  # The number of players on each side.
 
 
 class Lineup(NamedTuple):

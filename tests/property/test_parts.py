@@ -221,11 +221,9 @@ LAWS = [
     rule_of(EloMMR(**SPREAD, initial_mu=-700.0, floor=100.0, display="mu", provisional_rounds=2)),
     rule_of(EloR(history=3)), rule_of(Glicko(beta=200.0, sigma_drift=35.0)),
 ]  # fmt: skip
-LADDERS = ("a", "b:c", "ω", 'd"\n', "e")
-"""One for each of them."""
+LADDERS = ("a", "b:c", "ω", 'd"\n', "e")  # One for each of them.
 NAMES = ("ann", "bob", "Straße", "100%", "x{y}", "tab\t")
-LAST = 5
-"""Offset of the last round of whoever has played."""
+LAST = 5  # Offset of the last round of whoever has played.
 
 
 def advanced(

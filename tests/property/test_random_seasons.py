@@ -48,8 +48,7 @@ from tests.property.test_two_moment import wave
 from tests.rounds import day, ranked, read, wave_of
 from tests.strategies import configs, days, weights
 
-POINTS = 1e-6
-"""What a search leaves open, in points: the tests of performances say why."""
+POINTS = 1e-6  # What a search leaves open, in points: the tests of performances say why.
 
 SWEEPS = 1e-4
 """The same for TrueSkill: messages settle to 1e-9, but a tie of margin 1 is a thin slice of sigmas

@@ -28,8 +28,7 @@ from tests.builders.cases import cases
 from tests.rounds import day, logistic_weight, ranked, read, update_all, wave_among
 from tests.strategies import configs, days, gaussian_configs, weights
 
-WEIGHTLESS = 1e30
-"""A variance beta^2 whose weight 1/beta^2 is lost beside that of any belief here."""
+WEIGHTLESS = 1e30  # A variance beta^2 whose weight 1/beta^2 is lost beside that of any belief here.
 
 SCALES = (1.0, 1e-2, 1e-4)
 
@@ -38,8 +37,7 @@ any_rho = st.just(0.0) | inner_rhos | st.just(math.inf)
 gammas2 = st.floats(1.0, 1e5)
 evidence = st.tuples(st.floats(-1500.0, 4500.0), st.floats(6e3, 3e5), st.floats(10.0, 2e4))
 histories = st.lists(evidence, min_size=1, max_size=10)
-Played = tuple[float, float, float]
-"""Performance, beta^2 and gamma^2 of a round."""
+Played = tuple[float, float, float]  # Performance, beta^2 and gamma^2 of a round.
 History = list[Played]
 
 
@@ -236,8 +234,7 @@ SKETCH_POINTS = 0.05
 depends on performances, which the theorem's proof forbids."""
 
 Config = EloMMR | EloMMX
-LAST = 10**6
-"""A place after all others."""
+LAST = 10**6  # A place after all others.
 
 
 @dataclass(frozen=True)
@@ -246,8 +243,7 @@ class Round:
 
     before: tuple[int, ...]
     """The opponents' places in a round among themselves: what gives them ratings."""
-    places: tuple[int, ...]
-    """Their places when they meet the player; 0 did not finish."""
+    places: tuple[int, ...]  # Their places when they meet the player; 0 did not finish.
     weight: float = 1.0
     ceiling: float | None = None
     day: int = 0

@@ -25,10 +25,8 @@ from tests.builders.cases import cases
 from tests.rounds import day, read
 from tests.strategies import days, weights
 
-EXACT = 1e-7
-"""What the trapezoid rule leaves open, in standard deviations."""
-BETWEEN = 5e-6
-"""The same where columns are interpolated."""
+EXACT = 1e-7  # What the trapezoid rule leaves open, in standard deviations.
+BETWEEN = 5e-6  # The same where columns are interpolated.
 
 NAMES = [f"p{i}" for i in range(9)]
 
@@ -166,8 +164,7 @@ def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float
     assert (after[:, 2] > 0.0).all()
 
 
-NEUTRAL = 1e-6
-"""Points by which a tie of equals may move a mean."""
+NEUTRAL = 1e-6  # Points by which a tie of equals may move a mean.
 
 
 @given(sigma=st.floats(5.0, 350.0), beta=st.floats(30.0, 900.0), played=st.sampled_from([5, 0]))

@@ -49,10 +49,8 @@ DRIFTING: tuple[RatingConfig, ...] = (
     EloMMX(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0),
 )
 CAUTIOUS = (*SYSTEMS, *DRIFTING, TwoMoment(display=MinusSigma(minus_sigma=3.0)))
-ROUNDED = 2.5e-4
-"""Points: float32 of a rating below 4096 is 2.4e-4 apart."""
-OF_SIGMA = 2e-4
-"""The same of sigma, and what TrueSkill's tolerance leaves open."""
+ROUNDED = 2.5e-4  # Points: float32 of a rating below 4096 is 2.4e-4 apart.
+OF_SIGMA = 2e-4  # The same of sigma, and what TrueSkill's tolerance leaves open.
 
 
 def test_which_number_is_shown() -> None:

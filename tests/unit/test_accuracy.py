@@ -399,11 +399,9 @@ def test_many_rounds_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- the scores of a peer on real rounds, by a scorer that shares no code with ours ---
 
 PEER = "openskill-thurstone-mosteller"
-ROUNDS = {"clubs": 3000, "frc": 2000}
-"""A file of duels with draws, and one of teams."""
+ROUNDS = {"clubs": 3000, "frc": 2000}  # A file of duels with draws, and one of teams.
 BETA, TAU = 9.0, 0.25
-KNOWN = 5
-"""A side is experienced if each of its members has played so many rounds before."""
+KNOWN = 5  # A side is experienced if each of its members has played so many rounds before.
 
 
 def by_openskill(path: Path, count: int) -> tuple[float, float, int]:

@@ -50,8 +50,7 @@ def of(instance: str, **labels: str) -> str:
     return "{" + ", ".join(f'{name}="{value}"' for name, value in reported.items()) + "}"
 
 
-P0 = {"topic": "round-completed", "partition": "0"}
-"""Of a partition."""
+P0 = {"topic": "round-completed", "partition": "0"}  # Of a partition.
 
 CASES = {
     "StreamRaterDown": Case(not_yet=3, fires=5, series={

@@ -26,8 +26,7 @@ from tests.builders.pending import SHARDS, pending_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
 LADDERS = Ladders(ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))})
-_OF_PRIORS = ("mu", "sigma", "time", "season")
-"""What a belief remembers of its last round's prior."""
+_OF_PRIORS = ("mu", "sigma", "time", "season")  # What a belief remembers of its last round's prior.
 
 
 def test_headers_come_in_the_order_of_the_players() -> None:

@@ -59,8 +59,7 @@ def round_at(offset: int, *players: str, partition: int = 0) -> Record:
     return a_record(offset, line, partition)
 
 
-a_round = round_at
-"""The name by which `test_oversize_round` imports it."""
+a_round = round_at  # The name by which `test_oversize_round` imports it.
 
 
 def opened(

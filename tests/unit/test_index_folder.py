@@ -18,7 +18,7 @@ import pytest
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.index import folder, tables
 from stream_rater.index.folder import DATA, HEAD, LOCK, Hold, Store
-from stream_rater.index.follower import Watcher
+from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess
 from tests.builders.cases import cases
 from tests.builders.indexes import LADDER, Index, an_event

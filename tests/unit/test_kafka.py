@@ -174,8 +174,7 @@ def test_the_longest_wait(options: dict[str, float], longest_s: float) -> None:
 
 # --- an input: offsets without records ----------------------------------------------------------
 
-WATERMARK, UNREAD = 10, 7
-"""The high watermark, and the offset after the last record that was read."""
+WATERMARK, UNREAD = 10, 7  # The high watermark, and the offset after the last record that was read.
 
 
 @pytest.fixture
@@ -231,8 +230,7 @@ def test_statistics_that_do_not_count(fetched: Input) -> None:
 
 # --- records of a batch that is not decompressed --------------------------------------------------
 
-FIRST, LAST = 4, 8
-"""Offsets of the batch."""
+FIRST, LAST = 4, 8  # Offsets of the batch.
 BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
 
 

@@ -44,8 +44,7 @@ LOGISTIC = (
     "elo", "pairwise-elo", "pairwise-elo average", "plackett-luce", "plackett-luce first",
 )  # fmt: skip
 NORMALS = ("elo gaussian", "pairwise-elo gaussian", "thurstone")
-PRECISION = 1e-8
-"""Thurstone's grid, for few players."""
+PRECISION = 1e-8  # Thurstone's grid, for few players.
 
 
 def config(name: str, **fields: Any) -> RatingConfig:

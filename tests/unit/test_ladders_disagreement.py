@@ -370,8 +370,7 @@ def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
 OURS = Ladder(rating=EloMMR(weight_limit=0.1, sigma_limit=60.0))
 NEWER = (Change(from_offset=9, rating=EloMMR(weight_limit=0.2, sigma_limit=70.0)),)
 CHANGED = Ladders(ladders={"blitz": Ladder(rating=OURS.rating, changes=NEWER)})
-FILE = Ladders(ladders={"blitz": OURS, TEMPLATE: ANY_LADDER.ladders[TEMPLATE]})
-"""The workers'."""
+FILE = Ladders(ladders={"blitz": OURS, TEMPLATE: ANY_LADDER.ladders[TEMPLATE]})  # The workers'.
 NOT_SET = (
     "ladder 'blitz': the default parameters (STREAM_RATER_LADDERS is not set) and the notes in "
     "memory differ from offset 0 on: set STREAM_RATER_LADDERS to the ladders file of the workers"

@@ -263,10 +263,8 @@ def test_a_team_is_credited_with_what_its_members_lack() -> None:
 
 # --- Codeforces, Glicko and Elo -------------------------------------------------------------------
 
-ODDS_POINTS = 1e-6
-"""Of every performance and rating, at a beta of 200."""
-PAIR = 1e-10
-"""Of the score that is expected of a pair."""
+ODDS_POINTS = 1e-6  # Of every performance and rating, at a beta of 200.
+PAIR = 1e-10  # Of the score that is expected of a pair.
 BETA, DRIFT, WEIGHT = 200.0, 35.0, 1.3
 SPREADS = {"equal": 0.0, "near": 10.0, "usual": 400.0, "far": 3000.0, "no table": 1e5}
 """Of ratings: their standard deviation."""

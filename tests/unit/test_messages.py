@@ -266,8 +266,7 @@ def test_all_shards_begin_before_any_goes_on() -> None:
 
 # --- the largest message of each kind -------------------------------------------------------------
 
-HEADERS_BYTES = 2 * STATE_LENGTH
-"""What a message's headers may take beside its value."""
+HEADERS_BYTES = 2 * STATE_LENGTH  # What a message's headers may take beside its value.
 LONGEST_TIME = "2026-11-20T20:15:05." + 43 * "0" + "Z"
 TRACE = Trace(f"00-{1:032x}-{1:016x}-01", "s" * STATE_LENGTH)
 TRACED = ((PARENT, TRACE.parent.encode()), (STATE, TRACE.state.encode()))

@@ -14,8 +14,7 @@ from stream_rater.contract.record import Record
 from stream_rater.operations import verify
 from tests.builders.lines import a_record, a_round
 
-Log = list[list[Record]]
-"""The records of each partition."""
+Log = list[list[Record]]  # The records of each partition.
 
 HERE, THERE = Settings(kafka="here"), Settings(kafka="there")
 NOTES = [b"a note"]

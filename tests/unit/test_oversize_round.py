@@ -31,8 +31,7 @@ from tests.rounds import as_json, ranked
 from tests.unit.test_estimator import a_round, by_hand, opened, owning, parts_sent, priors, read
 
 WAVE = 4
-MANY = [f"m{i}" for i in range(2 * WAVE + 2)]
-"""Three pieces."""
+MANY = [f"m{i}" for i in range(2 * WAVE + 2)]  # Three pieces.
 LARGE, SMALL = a_round(0, *MANY), a_round(0, "a", "b", partition=1)
 
 
@@ -189,8 +188,7 @@ def test_it_is_watched_and_counted_once() -> None:
 
 # --- with a store, and an updater ---
 
-CROWD, PART_PLAYERS = 20_000, 400
-"""A large round is of fifty pieces."""
+CROWD, PART_PLAYERS = 20_000, 400  # A large round is of fifty pieces.
 
 
 def a_large_or_small_round(round_id: str, ladder: str, size: int) -> bytes:

@@ -120,8 +120,7 @@ def test_ranges_are_in_the_ladders_points() -> None:
 # --- proposals: what is tuned on, what is compared on, and what is said of it ---------------------
 
 SEASON = list(season(Kind(players=25, rounds=160, per_round=6), 11))
-POOR = Codeforces(beta=200.0, weight=0.002, floor=100.0)
-"""Ratings hardly move."""
+POOR = Codeforces(beta=200.0, weight=0.002, floor=100.0)  # Ratings hardly move.
 
 
 def proposed(

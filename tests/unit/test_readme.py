@@ -38,10 +38,8 @@ from tests.unit.test_alerts import ALERTS
 from tests.waits import HANGS_S
 
 NOT_SETTINGS = {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
-MOST_LINES = 220
-"""Of the README: the rest is in docs/."""
-MOST_WORDS = 80_000
-"""Of the README and all pages of docs/ together."""
+MOST_LINES = 220  # Of the README: the rest is in docs/.
+MOST_WORDS = 80_000  # Of the README and all pages of docs/ together.
 
 PLAIN = [README, *(page for page in pages.pages() if page.parent.name != "operations")]
 """Those of operations are looked at below."""

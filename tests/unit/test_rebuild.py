@@ -53,8 +53,7 @@ from tests.builders.memory_places import an_empty_place
 LADDERS = any_ladder(CONFIG)
 SENT = {0: 100, 1: 7, 2: 0}
 A: Player = ("a", "a")
-TOO_OLD = 1
-"""A kernel whose parts are read by the decoder alone."""
+TOO_OLD = 1  # A kernel whose parts are read by the decoder alone.
 
 
 def at_home(of: Part, shard: int) -> Part:
@@ -167,8 +166,7 @@ ROUNDS = [a_record(i, a_round(i, *players, ladder="a")) for i, players in enumer
 
 
 EPOCH = b"word"
-MARKS = {0: 0, 1: 11, 2: 3, 3: 0}
-"""In four shards."""
+MARKS = {0: 0, 1: 11, 2: 3, 3: 0}  # In four shards.
 
 
 def unfinished() -> Store:

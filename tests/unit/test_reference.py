@@ -76,10 +76,8 @@ def test_what_there_is_is_documented() -> None:
 # --- how-to/sql.md: tables with fields of the event, and types that hold its values ---------------
 
 SQL = text("how-to/sql.md")
-ENGINES = {"Apache Flink": 2, "ClickHouse": 1, "RisingWave": 1}
-"""The number of tables for each."""
-NULLABLE = {"rank", "performance", "season"}
-"""Fields that an event may have no number for."""
+ENGINES = {"Apache Flink": 2, "ClickHouse": 1, "RisingWave": 1}  # The number of tables for each.
+NULLABLE = {"rank", "performance", "season"}  # Fields that an event may have no number for.
 COLUMN = re.compile(r'[`"]?(\w+)[`"]? ((?:DOUBLE PRECISION|\w+)(?:[<(][^<>()]*[>)])?)')
 
 

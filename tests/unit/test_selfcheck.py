@@ -103,10 +103,8 @@ def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 # --- memory ---------------------------------------------------------------------------------------
 
-RUNTIME: Any = numba_runtime
-"""Numba's runtime, whose counters it does not export."""
-SIZES = (2, 7, 7, 33, 60, 2000)
-"""Each goes another way through stage 1."""
+RUNTIME: Any = numba_runtime  # Numba's runtime, whose counters it does not export.
+SIZES = (2, 7, 7, 33, 60, 2000)  # Each goes another way through stage 1.
 
 
 def in_use() -> int:

@@ -192,8 +192,7 @@ AT = "/v1/ladders/eu"
 LOOKUP, PREDICT, BALANCE = f"{AT}/players:lookup", f"{AT}/predict", f"{AT}/balance"
 WHAT_IF = f"{AT}/what-if"
 TOKEN = "s3cr3t"
-SHORT_S = 0.2
-"""A time of a client that a test waits for, instead of 10 s and more."""
+SHORT_S = 0.2  # A time of a client that a test waits for, instead of 10 s and more.
 
 
 class Still:

@@ -45,8 +45,7 @@ def test_where_reading_begins() -> None:
     assert shard.next_offset == 6
 
 
-HERE, ELSEWHERE = "fg", "ab"
-"""Players of shard 0 among three, and of others."""
+HERE, ELSEWHERE = "fg", "ab"  # Players of shard 0 among three, and of others.
 
 
 def among_three(*parts: Part) -> Shard:

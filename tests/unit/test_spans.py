@@ -24,8 +24,7 @@ from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-PLAYERS = ("ann", "cy")
-"""In two shards."""
+PLAYERS = ("ann", "cy")  # In two shards.
 UNSAMPLED = f"00-{3:032x}-{3:016x}-00"
 
 

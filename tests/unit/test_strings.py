@@ -116,8 +116,7 @@ def test_two_processes_have_the_same_outputs_under_different_keys(tmp_path: Path
 # --- ids that were made to share a slot -----------------------------------------------------------
 
 FNV_START, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
-SLOTS, COUNT = 1024, 500
-"""A table for so many ids has so many slots: of random ones they take 396."""
+SLOTS, COUNT = 1024, 500  # A table for so many ids has so many slots: of random ones they take 396.
 TRIED = [f"{i:06x}" for i in range(2**20)]
 
 

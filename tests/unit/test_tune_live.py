@@ -277,8 +277,7 @@ def test_the_present_parameters_are_those_of_the_next_round(
 OURS = EloMMR(weight_limit=0.1, sigma_limit=60.0)
 NEWER = EloMMR(weight_limit=0.25, sigma_limit=90.0, rho="inf", display=MinusSigma(2.0),
                newcomer_weights=(0.6, 0.8), skip_all_tied=True, floor=1e-6)  # fmt: skip
-RATING = 'rating = { system = "elo-mmr", weight_limit = 0.1, sigma_limit = 60 }\n'
-"""OURS."""
+RATING = 'rating = { system = "elo-mmr", weight_limit = 0.1, sigma_limit = 60 }\n'  # OURS.
 
 
 def entered(

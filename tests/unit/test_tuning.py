@@ -46,8 +46,7 @@ from tests.unit.test_season import sessions
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 
 
-POOR = Present(Codeforces(beta=200.0, weight=0.0015))
-"""Ratings hardly move."""
+POOR = Present(Codeforces(beta=200.0, weight=0.0015))  # Ratings hardly move.
 
 
 def test_tuning_improves_on_the_first_guess() -> None:
@@ -137,8 +136,7 @@ class Made:
     noise: float = 0.0
     rounds: int = 50
     best: float | None = None
-    lost: str = ""
-    """The point that has no losses later, that of the start or what was found."""
+    lost: str = ""  # The point that has no losses later, that of the start or what was found.
     searches: list[float] = field(default_factory=list)
 
     @property

@@ -202,8 +202,7 @@ SEEDED = [
     a_seed(0, "ann", "bob", "zed"), a_round(1, "ann", "bob"), a_seed(2, "bob", "cy", mu=1300.0),
     a_round(3, "cy", "ann"), RESET, {**RESET, "round_id": "s5", "player": "nobody"},
 ]  # fmt: skip
-VETERANS_ROW = 2
-"""The offset of the seed that changes nothing for bob."""
+VETERANS_ROW = 2  # The offset of the seed that changes nothing for bob.
 
 
 def test_a_seeded_store_is_equal() -> None:

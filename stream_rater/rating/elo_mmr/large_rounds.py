@@ -75,8 +75,7 @@ UNFINISHED = 1e-3  # The tolerance for entries that did not finish, whose f is l
 OWN = 1500
 """In smaller rounds, a first step adds each entry's own terms to the guess, where L is known."""
 
-PASSES = 4
-"""The most steps that entries take together. An entry that needs more continues alone."""
+PASSES = 4  # The most steps that entries take together. An entry that needs more continues alone.
 
 FEW = 8  # If at most one in this many entries needs another step, these continue alone at once.
 

@@ -20,8 +20,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_rater.evaluation.bootstrap import VERDICTS, Difference, verdict
+from stream_rater.evaluation.bootstrap import VERDICTS, verdict
 from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.measures import Difference
 from tests.benchmarks.document.rows import MISSING, Figures, Origin, Row, figure, number
 from tests.benchmarks.lab import games
 from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL

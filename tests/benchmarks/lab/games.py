@@ -29,9 +29,10 @@ import numpy as np
 import stream_rater
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.evaluation.bootstrap import Difference, differences, verdict
+from stream_rater.evaluation.bootstrap import differences, verdict
 from stream_rater.evaluation.executors import sharing
 from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem, System
+from stream_rater.evaluation.measures import Difference
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted, have_draws
 from stream_rater.evaluation.sides import Run
