@@ -18,6 +18,7 @@ from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_o
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import LEAST_BYTES, MOST_BYTES, to_json
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ladder_history, ports
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.ladder_checkpoints import (
     Checkpoints,
@@ -26,42 +27,17 @@ from stream_rater.pipeline.corrections.ladder_checkpoints import (
     ReadPiece,
     WritePiece,
 )
-from stream_rater.pipeline.ladder_history import (
-    UNKNOWN,
-    LadderContradiction,
-    announce,
-    encode_histories,
-)
-from stream_rater.pipeline.ports import (
-    Agree,
-    CorrectionsByLadder,
-    LogStarts,
-    NoteCorrections,
-    NotedCorrections,
-    ReadAgain,
-    RecordedCorrection,
-    Scatter,
-)
 from tests import real
-from tests.contract.rigs import (
-    ESTIMATOR,
-    GAIN_S,
-    PARTITIONS,
-    SHARDS,
-    KafkaRig,
-    Member,
-    Rig,
-    configure,
-)
+from tests.contract import rigs
 from tests.contract.test_reading import submit
 from tests.integration.topics import Bytes, make_topics
 from tests.waits import STILL_S
 
 
-def read(member: Member, first: int, end: int, partition: int = 0) -> list[Record]:
+def read(member: rigs.Member, first: int, end: int, partition: int = 0) -> list[Record]:
     """What comes until nothing comes any more, as the work on a correction reads it."""
     found: list[Record] = []
-    while records := member.do(ReadAgain(partition, first, end)):
+    while records := member.do(ports.ReadAgain(partition, first, end)):
         assert all(each.partition == partition for each in records)
         found += records
         first = found[-1].offset + 1
@@ -81,11 +57,11 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqliteLog, "poll_records", 3)
 
 
-def test_records_are_read_again_in_order(rig: Rig) -> None:
+def test_records_are_read_again_in_order(rig: rigs.Rig) -> None:
     """From the first offset to before the end, as often as asked; whole, as in a poll."""
     submit(rig, 10, 0)
     submit(rig, 3, 1)
-    member = rig.join(ESTIMATOR)
+    member = rig.join(rigs.ESTIMATOR)
     for _ in range(2):
         assert offsets(read(member, 0, 10)) == [*range(10)]
     assert offsets(read(member, 0, 4)) == [*range(4)]
@@ -102,42 +78,42 @@ def test_records_are_read_again_in_order(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("small_calls")
-def test_records_come_in_several_calls(rig: Rig) -> None:
+def test_records_come_in_several_calls(rig: rigs.Rig) -> None:
     """And nothing when there is none, at once and without trouble."""
     submit(rig, 10, 0)
-    member = rig.join(ESTIMATOR)
-    assert 1 <= len(member.do(ReadAgain(0, 0, 10))) < 10
+    member = rig.join(rigs.ESTIMATOR)
+    assert 1 <= len(member.do(ports.ReadAgain(0, 0, 10))) < 10
     for end in range(11):
         assert offsets(read(member, 0, end)) == [*range(end)]
-        assert not member.do(ReadAgain(0, end, end))
+        assert not member.do(ports.ReadAgain(0, end, end))
     assert offsets(read(member, 4, 9)) == [4, 5, 6, 7, 8]
-    assert not member.do(ReadAgain(1, 0, 0))
+    assert not member.do(ports.ReadAgain(1, 0, 0))
 
 
-def test_an_earlier_reading_may_have_been_left(rig: Rig) -> None:
+def test_an_earlier_reading_may_have_been_left(rig: rigs.Rig) -> None:
     """A correction's partition was lost midway; or records came after the end was seen."""
     submit(rig, 10)
-    member = rig.join(ESTIMATOR)
-    member.do(ReadAgain(0, 0, 5))
+    member = rig.join(rigs.ESTIMATOR)
+    member.do(ports.ReadAgain(0, 0, 5))
     assert offsets(read(member, 0, 10, partition=1)) == [*range(10)]
     assert offsets(read(member, 5, 10)) == [*range(5, 10)]
     submit(rig, 3, 0)
     assert offsets(read(member, 10, 13)) == [10, 11, 12]
-    first = member.do(ReadAgain(0, 0, 13))
+    first = member.do(ports.ReadAgain(0, 0, 13))
     submit(rig, 3, 0)
     assert offsets(read(member, first[-1].offset + 1, 16)) == [*range(len(first), 16)]
 
 
-def test_deleted_records_are_not_read(rig: Rig) -> None:
+def test_deleted_records_are_not_read(rig: rigs.Rig) -> None:
     """What is left of them is read; whoever must know asks where the log starts."""
     submit(rig, 6, 0)
     rig.cut(0, 4)
-    member = rig.join(ESTIMATOR)
-    assert member.do(LogStarts(frozenset({0}))) == {0: 4}
+    member = rig.join(rigs.ESTIMATOR)
+    assert member.do(ports.LogStarts(frozenset({0}))) == {0: 4}
     assert offsets(read(member, 0, 6)) == [4, 5]
 
 
-def in_transactions(rig: KafkaRig, *counts: int) -> None:
+def in_transactions(rig: rigs.KafkaRig, *counts: int) -> None:
     """Send so many records in one transaction each; aborted, if the number is below 0."""
     settings = rig._settings
     producer = Producer(
@@ -155,13 +131,13 @@ def in_transactions(rig: KafkaRig, *counts: int) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("small_calls")
-def test_markers_and_aborted_records_are_passed(kafka_rig: KafkaRig) -> None:
+def test_markers_and_aborted_records_are_passed(kafka_rig: rigs.KafkaRig) -> None:
     """A game's transactions take an offset each at their end; what was aborted is not there."""
     in_transactions(kafka_rig, 2, -5, 1, -4)
-    member = kafka_rig.join(ESTIMATOR)
+    member = kafka_rig.join(rigs.ESTIMATOR)
     for end, there in ((2, [0, 1]), (3, [0, 1]), (8, [0, 1]), (9, [0, 1]), (16, [0, 1, 9])):
         assert offsets(read(member, 0, end)) == there
-    assert not member.do(ReadAgain(0, 10, 16))
+    assert not member.do(ports.ReadAgain(0, 10, 16))
     submit(kafka_rig, 2, 0)
     assert offsets(read(member, 0, 17)) == [0, 1, 9, 16]
     assert offsets(read(member, 2, 18)) == [9, 16, 17]
@@ -170,102 +146,106 @@ def test_markers_and_aborted_records_are_passed(kafka_rig: KafkaRig) -> None:
 # --- notes of corrections ---
 
 
-def removed(offset: int, player: str = "ann", at: int = 7, reason: str = "") -> RecordedCorrection:
+def removed(
+    offset: int, player: str = "ann", at: int = 7, reason: str = ""
+) -> ports.RecordedCorrection:
     correction = PlayerRemoved(ladder="a", player=player, reason=reason)
-    return RecordedCorrection(offset, name_of(correction), Raw(to_json(correction)), at)
+    return ports.RecordedCorrection(offset, name_of(correction), Raw(to_json(correction)), at)
 
 
 VOIDED = RoundVoided(ladder="b", round_id="ü:1", batched=True)
-VOID = RecordedCorrection(3, name_of(VOIDED), Raw(to_json(VOIDED)))
+VOID = ports.RecordedCorrection(3, name_of(VOIDED), Raw(to_json(VOIDED)))
 
 
-def found(member: Member) -> dict[str, list[RecordedCorrection]]:
-    recorded: CorrectionsByLadder = member.do(NotedCorrections())
+def found(member: rigs.Member) -> dict[str, list[ports.RecordedCorrection]]:
+    recorded: ports.CorrectionsByLadder = member.do(ports.NotedCorrections())
     return {ladder: list(some) for ladder, some in recorded.items()}
 
 
-def test_every_member_reads_all_notes(rig: Rig) -> None:
+def test_every_member_reads_all_notes(rig: rigs.Rig) -> None:
     """In the order in which they were recorded, beside the notes of ladders' parameters."""
-    first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
+    first, second = rig.join(rigs.ESTIMATOR), rig.join(rigs.ESTIMATOR)
     assert found(first) == {}
-    first.do(Agree({"a": ["0:x"]}))
-    first.do(NoteCorrections({"a": [removed(7)], "b": [VOID]}))
-    first.do(NoteCorrections({"a": [removed(9, "bob", 9)]}))
+    first.do(ports.Agree({"a": ["0:x"]}))
+    first.do(ports.NoteCorrections({"a": [removed(7)], "b": [VOID]}))
+    first.do(ports.NoteCorrections({"a": [removed(9, "bob", 9)]}))
     due = {"a": [removed(7), removed(9, "bob", 9)], "b": [VOID]}
-    assert found(first) == found(second) == found(rig.join(ESTIMATOR)) == due
-    assert list(second.do(Agree({"a": ["0:y"]}))["a"]) == ["0:x"]
-    rig.notes().write(encode_histories("noted", {"c": ["0:z"]}))
+    assert found(first) == found(second) == found(rig.join(rigs.ESTIMATOR)) == due
+    assert list(second.do(ports.Agree({"a": ["0:y"]}))["a"]) == ["0:x"]
+    rig.notes().write(ladder_history.encode_histories("noted", {"c": ["0:z"]}))
     assert found(second) == due
 
 
-def test_a_repeated_note_adds_nothing(rig: Rig) -> None:
+def test_a_repeated_note_adds_nothing(rig: rigs.Rig) -> None:
     """Whoever works a correction in again after a crash notes it again."""
-    first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
+    first, second = rig.join(rigs.ESTIMATOR), rig.join(rigs.ESTIMATOR)
     for member in (first, second, first):
-        member.do(NoteCorrections({"a": [removed(7)]}))
-    second.do(NoteCorrections({"a": [removed(9, "bob", 9), removed(7)]}))
+        member.do(ports.NoteCorrections({"a": [removed(7)]}))
+    second.do(ports.NoteCorrections({"a": [removed(9, "bob", 9), removed(7)]}))
     edits = LadderEdits(found(second)["a"])
     assert edits.recorded == [removed(7), removed(9, "bob", 9)]
     assert [each.offset for each in edits.accepted(9)] == [7]
-    assert found(first) == found(second) == found(rig.join(ESTIMATOR))
+    assert found(first) == found(second) == found(rig.join(rigs.ESTIMATOR))
 
 
 # --- notes of ladders ---
 
 
-def agreed(member: Member, **own: str) -> dict[str, str]:
+def agreed(member: rigs.Member, **own: str) -> dict[str, str]:
     """The histories that rounds may be rated by if a worker's file says this; entries as words."""
-    found = member.do(Agree({ladder: words.split() for ladder, words in own.items()}))
+    found = member.do(ports.Agree({ladder: words.split() for ladder, words in own.items()}))
     return {ladder: " ".join(entries) for ladder, entries in found.items()}
 
 
-def start(rig: Rig, end: int, **own: str) -> None:
+def start(rig: rigs.Rig, end: int, **own: str) -> None:
     """Announce this file, as a worker does at its start, if the rounds' partition ends there."""
     histories = {each: words.split() for each, words in own.items()}
-    announce(histories, rig.notes(), lambda _: end, uuid.uuid4().hex, lambda _: 0)
+    ladder_history.announce(histories, rig.notes(), lambda _: end, uuid.uuid4().hex, lambda _: 0)
 
 
-def test_what_notes_decide(rig: Rig) -> None:
+def test_what_notes_decide(rig: rigs.Rig) -> None:
     """The first counts, for later workers; longer histories need an announcement. A change shows
     once a worker has the file; a late one is refused, rounds may be rated. If its worker died,
     neither file rates from there until another starts."""
-    first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
+    first, second = rig.join(rigs.ESTIMATOR), rig.join(rigs.ESTIMATOR)
     assert agreed(first, a="0:x", b="0:- 5:y") == {"a": "0:x", "b": "0:- 5:y"}
     assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
     assert agreed(first, a="0:x 9:y") == {"a": "0:x"}
     assert agreed(first) == {}
     odd = {"a:0": "0:q", "a:": "0:r", "\u00fc": "0:s", "": "0:limits", "no": "0:-"}
     assert agreed(first, **odd) == agreed(second, **odd) == odd
-    old = rig.join(ESTIMATOR)
+    old = rig.join(rigs.ESTIMATOR)
     agreed(old, d="0:x")
     start(rig, 7, d="0:x 7:y")
     assert agreed(old, d="0:x") == {"d": "0:x 7:y"}
     start(rig, 100, d="0:x 7:y")
-    with pytest.raises(LadderContradiction, match="differ from offset 7 on"):
+    with pytest.raises(ladder_history.LadderContradiction, match="differ from offset 7 on"):
         start(rig, 8, d="0:x")
-    member = rig.join(ESTIMATOR)
+    member = rig.join(rigs.ESTIMATOR)
     agreed(member, e="0:x")
     late = r"change from offset 7 on comes too late, .* ends at 8"
-    with pytest.raises(LadderContradiction, match=late):
+    with pytest.raises(ladder_history.LadderContradiction, match=late):
         start(rig, 8, e="0:x 7:y")
     assert agreed(member, e="0:x") == {"e": "0:x"}
-    member = rig.join(ESTIMATOR)
+    member = rig.join(rigs.ESTIMATOR)
     agreed(member, f="0:x")
-    rig.notes().write(encode_histories("proposed", {"f": ["0:x", "7:y"]}))
+    rig.notes().write(ladder_history.encode_histories("proposed", {"f": ["0:x", "7:y"]}))
     assert agreed(member, f="0:x") == {"f": "0:x 7:not confirmed"}
     start(rig, 3, f="0:x")
     assert agreed(member, f="0:x") == {"f": "0:x"}
-    rig.notes().write(encode_histories("proposed", {"f": ["0:x", "7:y"]}))
+    rig.notes().write(ladder_history.encode_histories("proposed", {"f": ["0:x", "7:y"]}))
     start(rig, 3, f="0:x 7:y")
     assert agreed(member, f="0:x") == {"f": "0:x 7:y"}
 
 
 @pytest.mark.integration
-def test_a_note_of_a_newer_release_is_trouble(kafka_rig: KafkaRig) -> None:
+def test_a_note_of_a_newer_release_is_trouble(kafka_rig: rigs.KafkaRig) -> None:
     """It is not guessed. A record that is no note of any release is ignored."""
-    member = kafka_rig.join(ESTIMATOR)
+    member = kafka_rig.join(rigs.ESTIMATOR)
     log = kafka_rig.notes()
-    log.write([b"", b"litter", b"[]", b"{}", *encode_histories("noted", {"a": ["0:x"]})])
+    log.write(
+        [b"", b"litter", b"[]", b"{}", *ladder_history.encode_histories("noted", {"a": ["0:x"]})]
+    )
     assert agreed(member, a="0:z") == {"a": "0:x"}
     log.write([b'{"kind": "later", "histories": {}}'])
     with pytest.raises(LogTrouble, match=r"ladders-noted: offset 5: a note of kind 'later'"):
@@ -276,11 +256,11 @@ def test_a_note_of_a_newer_release_is_trouble(kafka_rig: KafkaRig) -> None:
 
 
 @pytest.fixture
-def narrow(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
+def narrow(settings: real.SettingsFactory) -> Iterator[rigs.KafkaRig]:
     """The rig on Kafka, whose topics were made with Kafka's default."""
-    at = settings(session_timeout_ms=2000, partitions=PARTITIONS, shards=SHARDS)
+    at = settings(session_timeout_ms=2000, partitions=rigs.PARTITIONS, shards=rigs.SHARDS)
     make_topics(at, *Topics.of(at).names, config={"max.message.bytes": str(LEAST_BYTES)})
-    found = KafkaRig(at)
+    found = rigs.KafkaRig(at)
     yield found
     found.close()
 
@@ -290,36 +270,38 @@ def noise(size: int) -> bytes:
 
 
 @pytest.mark.integration
-def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: KafkaRig) -> None:
+def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: rigs.KafkaRig) -> None:
     """Of a ban wave with long reasons, as older releases had; of many ladders; and parts."""
-    member = narrow.join(ESTIMATOR)
+    member = narrow.join(rigs.ESTIMATOR)
     wave = [removed(n, f"p{n}", 5000, noise(1000).hex()) for n in range(1500)]
-    member.do(NoteCorrections({"a": wave}))
-    assert narrow.join(ESTIMATOR).do(NotedCorrections()) == {"a": wave}
+    member.do(ports.NoteCorrections({"a": wave}))
+    assert narrow.join(rigs.ESTIMATOR).do(ports.NotedCorrections()) == {"a": wave}
     later = (f"{2**40 + n}:{noise(n + 8).hex()[:16]}" for n in range(50))
-    history = (*UNKNOWN, *later)
+    history = (*ladder_history.UNKNOWN, *later)
     histories = {f"ladder-{n}": history for n in range(1000)}
-    assert {ladder: tuple(h) for ladder, h in member.do(Agree(histories)).items()} == histories
+    assert {
+        ladder: tuple(h) for ladder, h in member.do(ports.Agree(histories)).items()
+    } == histories
     parts = [(0, noise(MOST_BYTES)), (0, b"x"), (1, noise(MOST_BYTES))]
-    assert list(member.do(Scatter(parts))) == [0, 1, 0]
+    assert list(member.do(ports.Scatter(parts))) == [0, 1, 0]
 
 
 @pytest.mark.integration
-def test_a_message_that_is_too_large_is_named_with_its_cure(narrow: KafkaRig) -> None:
+def test_a_message_that_is_too_large_is_named_with_its_cure(narrow: rigs.KafkaRig) -> None:
     """The topic, the size and the command; with the topic's new limit the work goes on."""
-    member = narrow.join(ESTIMATOR)
+    member = narrow.join(rigs.ESTIMATOR)
     topic = narrow._admin.topics.parts
     with pytest.raises(LogTrouble) as raised:
-        member.do(Scatter([(0, noise(2 * MOST_BYTES))]))
+        member.do(ports.Scatter([(0, noise(2 * MOST_BYTES))]))
     reported = str(raised.value)
     refused = f"{topic} does not take a message of {2 * MOST_BYTES} bytes, and nothing goes on"
     assert refused in reported
     assert reported.endswith(f"--entity-name {topic} --add-config max.message.bytes=16777216`")
-    configure(narrow._admin._client, topic, "max.message.bytes", str(16 * 2**20))
-    deadline_s = time.monotonic() + GAIN_S
+    rigs.configure(narrow._admin._client, topic, "max.message.bytes", str(16 * 2**20))
+    deadline_s = time.monotonic() + rigs.GAIN_S
     while True:  # a broker learns of the new limit a moment later
         try:
-            assert len(member.do(Scatter([(0, noise(2 * MOST_BYTES))]))) == 1
+            assert len(member.do(ports.Scatter([(0, noise(2 * MOST_BYTES))]))) == 1
             return
         except LogTrouble:
             assert time.monotonic() < deadline_s
@@ -330,9 +312,9 @@ def test_a_message_that_is_too_large_is_named_with_its_cure(narrow: KafkaRig) ->
 LADDERS = ("duel", "a:b{1}", "ladder of ü/%")
 
 
-def test_what_is_written_is_read_by_all(rig: Rig) -> None:
+def test_what_is_written_is_read_by_all(rig: rigs.Rig) -> None:
     """A piece is there from its call on, a head under its name; a second one takes its place."""
-    member = rig.join(ESTIMATOR)
+    member = rig.join(rigs.ESTIMATOR)
     for ladder in LADDERS:
         assert member.do(Checkpoints(ladder)) == {}
         assert member.do(ReadPiece(ladder, "7-ab", 0)) is None
@@ -341,16 +323,16 @@ def test_what_is_written_is_read_by_all(rig: Rig) -> None:
             member.do(WritePiece(ladder, "7-ab", number, b"\x00\xff" + ladder.encode() * number))
         member.do(KeepCheckpoint(ladder, "7-ab", b"whole"))
         member.do(KeepCheckpoint(ladder, "9-cd", b"\x80another"))
-    other = rig.join(ESTIMATOR)
+    other = rig.join(rigs.ESTIMATOR)
     for ladder in LADDERS:
         assert other.do(Checkpoints(ladder)) == {"7-ab": b"whole", "9-cd": b"\x80another"}
         found = [other.do(ReadPiece(ladder, "7-ab", number)) for number in range(4)]
         assert found == [*(b"\x00\xff" + ladder.encode() * number for number in range(3)), None]
 
 
-def test_a_checkpoint_that_is_dropped_leaves_nothing(rig: Rig) -> None:
+def test_a_checkpoint_that_is_dropped_leaves_nothing(rig: rigs.Rig) -> None:
     """Its pieces go with it, and no others; to drop it again changes nothing."""
-    member = rig.join(ESTIMATOR)
+    member = rig.join(rigs.ESTIMATOR)
     for name in ("7-ab", "9-cd"):
         for number in range(2):
             member.do(WritePiece("duel", name, number, name.encode()))

@@ -20,15 +20,9 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import INDEX, KEEP_S, VIEWS, drop_index
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
+from stream_rater.contract import season_ended
 from stream_rater.contract.events import MAX_ID_BYTES, RatingChanged
 from stream_rater.contract.record import ANY_OFFSET, Record
-from stream_rater.contract.season_ended import (
-    Message,
-    PageWritten,
-    SeasonKept,
-    Standing,
-    message_of,
-)
 from stream_rater.index import tables
 from stream_rater.index.entries import PlayerErased, bin_of, player_of
 from stream_rater.index.follower import LOOK_S, SeasonFollower
@@ -227,7 +221,7 @@ LISTED = 23
 RATINGS = [1600.0, 1600.0, 1500.0, 1500.0, 1500.0, 0.0, -0.0, -20.5]
 
 
-def standings_of(season: int) -> list[Standing]:
+def standings_of(season: int) -> list[season_ended.Standing]:
     """In order, with ties."""
     rated = sorted(
         ((RATINGS[i % len(RATINGS)] - season, f"p{i * 7 % LISTED:02}é") for i in range(LISTED)),
@@ -235,7 +229,7 @@ def standings_of(season: int) -> list[Standing]:
     )
     ratings = [rating for rating, _ in rated]
     return [
-        Standing(
+        season_ended.Standing(
             ladder=LADDER, season=season, player=player,
             rank=1 + sum(other > rating for other in ratings), listed=LISTED, percentile=50.0,
             tier=None if season else "gold", rating=rating, mu=rating, sigma=80.0, rounds=i,
@@ -244,19 +238,19 @@ def standings_of(season: int) -> list[Standing]:
     ]  # fmt: skip
 
 
-def summary_of(season: int) -> SeasonKept:
-    return SeasonKept(
+def summary_of(season: int) -> season_ended.SeasonKept:
+    return season_ended.SeasonKept(
         ladder=LADDER, season=season, started_at=None, ended_at="2026-11-01T00:00:00Z",
         offset=season, players=LISTED + 1, listed=LISTED, pages=1,
     )  # fmt: skip
 
 
 def records_of(season: int) -> list[Any]:
-    page = PageWritten(ladder=LADDER, season=season, page=0, pages=1, digest="-")
+    page = season_ended.PageWritten(ladder=LADDER, season=season, page=0, pages=1, digest="-")
     return [*standings_of(season), page, None, summary_of(season)]
 
 
-def row_of(each: Standing) -> tables.IndexedStanding:
+def row_of(each: season_ended.Standing) -> tables.IndexedStanding:
     return tables.IndexedStanding(
         each.rank, each.player, each.rating, each.percentile, each.tier, each.rounds
     )
@@ -310,11 +304,14 @@ def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:
 # --- from real topics -----------------------------------------------------------------------------
 
 
-def messages_of(season: int) -> list[Message]:
-    return [*map(message_of, standings_of(season)), message_of(summary_of(season))]
+def messages_of(season: int) -> list[season_ended.Message]:
+    return [
+        *map(season_ended.message_of, standings_of(season)),
+        season_ended.message_of(summary_of(season)),
+    ]
 
 
-def publish(at: Settings, given: Sequence[Message]) -> None:
+def publish(at: Settings, given: Sequence[season_ended.Message]) -> None:
     """Write records to the topic, as a job does."""
     admin = Admin(at)
     topic = topic_of(at)

@@ -12,14 +12,8 @@ from stream_rater.adapters.kafka.season_topic import SeasonTopic, kept_seasons, 
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
+from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble, TopicMismatch
-from stream_rater.contract.season_ended import (
-    Message,
-    PageWritten,
-    SeasonKept,
-    Standing,
-    message_of,
-)
 from stream_rater.operations.season_standings import write_standings
 from tests import real
 from tests.contract.rigs import configure
@@ -36,21 +30,23 @@ class Standings:
     pages, season, digest = PAGES, SEASON, "d"
 
     @staticmethod
-    def page(number: int) -> list[Message]:
+    def page(number: int) -> list[season_ended.Message]:
         """The records of a page, and its mark."""
         found = [
-            Standing(
+            season_ended.Standing(
                 ladder=LADDER, season=SEASON, player=f"p{i}", rank=i + 1,
                 listed=PAGES * ON_A_PAGE, percentile=1.0, tier=None, rating=-float(i), mu=0.0,
                 sigma=1.0, rounds=1,
             )
             for i in range(number * ON_A_PAGE, (number + 1) * ON_A_PAGE)
         ]  # fmt: skip
-        mark = PageWritten(ladder=LADDER, season=SEASON, page=number, pages=PAGES, digest="d")
-        return [*map(message_of, found), message_of(mark)]
+        mark = season_ended.PageWritten(
+            ladder=LADDER, season=SEASON, page=number, pages=PAGES, digest="d"
+        )
+        return [*map(season_ended.message_of, found), season_ended.message_of(mark)]
 
 
-SUMMARY = SeasonKept(
+SUMMARY = season_ended.SeasonKept(
     ladder=LADDER, season=SEASON, started_at=None, ended_at="2026-11-01T00:00:00Z", offset=7,
     players=50, listed=PAGES * ON_A_PAGE, pages=PAGES,
 )  # fmt: skip
@@ -91,7 +87,7 @@ def assert_once(at: Settings) -> None:
     """Each listed player has one record, in order, and so have each page and the season."""
     found = read_topic(at, topic_of(at))
     expected = [each for page in range(PAGES) for each in Standings.page(page)]
-    expected.append(message_of(SUMMARY))
+    expected.append(season_ended.message_of(SUMMARY))
     assert [(e.key(), e.value()) for e in found] == [(e.key, e.value) for e in expected]
     assert len({each.partition() for each in found}) == 1
     assert kept_seasons(at, Admin(at), LADDER) == [SUMMARY]
@@ -174,9 +170,9 @@ def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> No
 
 def test_a_run_that_is_outdone_says_so(at: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line; the newest goes on, and no record is there twice. It begins after a page."""
-    store, other, writes = topic(at), topic(at), list[Sequence[Message]]()
+    store, other, writes = topic(at), topic(at), list[Sequence[season_ended.Message]]()
 
-    def interrupted(given: Sequence[Message], ended_at: str) -> None:
+    def interrupted(given: Sequence[season_ended.Message], ended_at: str) -> None:
         writes.append(given)
         if len(writes) == 2:
             other.begin()

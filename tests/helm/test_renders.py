@@ -13,20 +13,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.runtime.service import STALE_S, STOP_TIMEOUT_S
 from tests import tools
 from tests.builders.cases import cases
-from tests.helm import kubernetes
-from tests.helm.chart import (
-    CASES,
-    CHART,
-    Resource,
-    files,
-    helm,
-    of_kind,
-    rendered,
-    resources,
-    the,
-    values_of,
-    worker_pods,
-)
+from tests.helm import chart, kubernetes
 from tests.waits import HANGS_S
 
 ROLES = ("separate", "all")
@@ -38,20 +25,20 @@ PORT = int(Settings().http.rpartition(":")[2])
 
 def matrix() -> Iterator[tuple[str, str]]:
     """Each case in both shapes."""
-    return ((case, f"role={role}") for case in CASES for role in ROLES)
+    return ((case, f"role={role}") for case in chart.CASES for role in ROLES)
 
 
-def unique(kinds: set[str] | None = None) -> list[Resource]:
+def unique(kinds: set[str] | None = None) -> list[chart.Resource]:
     """All different resources of the matrix, of these kinds or else of Kubernetes' own."""
-    texts = {json.dumps(each) for case, role in matrix() for each in resources(case, role)}
+    texts = {json.dumps(each) for case, role in matrix() for each in chart.resources(case, role)}
     found = [json.loads(text) for text in sorted(texts)]
     return [each for each in found if (each["kind"] in CUSTOM) == (kinds is CUSTOM)]
 
 
 def test_lint_has_no_complaint() -> None:
     """Nor a warning."""
-    for case in CASES:
-        done = helm("lint", "--strict", ".", values_of(case))
+    for case in chart.CASES:
+        done = chart.helm("lint", "--strict", ".", chart.values_of(case))
         assert done.returncode == 0, done.stdout
 
 
@@ -69,7 +56,7 @@ def test_kubernetes_knows_every_field() -> None:
 
 def test_the_schemas_refuse_a_misspelt_field() -> None:
     """The check above can fail."""
-    wrong = the("Service", "separate")
+    wrong = chart.the("Service", "separate")
     wrong["spec"]["publishNotReadyAddress"] = True
     (newest,) = kubernetes.newest(1)
     assert "publishNotReadyAddress" in (kubernetes.mistake(wrong, newest) or "")
@@ -129,14 +116,18 @@ def test_operators_resources_have_their_shape() -> None:
 def test_a_template_makes_one_resource_at_most() -> None:
     """A file's name says what is in it. No two resources have the same name."""
     for role in ROLES:
-        for case in CASES:
-            sources = re.findall(r"^# Source: (.*)$", rendered(case, f"role={role}"), re.MULTILINE)
-            assert len(sources) == len(set(sources)) == len(resources(case, f"role={role}"))
-            names = [(r["kind"], r["metadata"]["name"]) for r in resources(case, f"role={role}")]
+        for case in chart.CASES:
+            sources = re.findall(
+                r"^# Source: (.*)$", chart.rendered(case, f"role={role}"), re.MULTILINE
+            )
+            assert len(sources) == len(set(sources)) == len(chart.resources(case, f"role={role}"))
+            names = [
+                (r["kind"], r["metadata"]["name"]) for r in chart.resources(case, f"role={role}")
+            ]
             assert len(names) == len(set(names))
 
 
-def all_pods() -> Iterator[Resource]:
+def all_pods() -> Iterator[chart.Resource]:
     """The pod specification of each worker, of `serve` and of the test."""
     for each in unique():
         if each["kind"] in ("StatefulSet", "Deployment"):
@@ -148,7 +139,7 @@ def all_pods() -> Iterator[Resource]:
 def test_every_pod_is_restricted() -> None:
     """By the Pod Security Standard of that name; its root is read-only, and no token is in it."""
     pods = list(all_pods())
-    assert len(pods) > len(CASES)
+    assert len(pods) > len(chart.CASES)
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"].get("runAsUser", 1) > 0
@@ -170,32 +161,34 @@ def test_every_pod_is_restricted() -> None:
 def test_each_role_has_its_workers_and_its_budget() -> None:
     """Roles apart, or both in one."""
     for role, components in {"separate": {"estimator", "updater"}, "all": {"all"}}.items():
-        assert set(worker_pods("separate", f"role={role}")) == components
+        assert set(chart.worker_pods("separate", f"role={role}")) == components
         for component, budget in zip(
             sorted(components),
-            of_kind("PodDisruptionBudget", "separate", f"role={role}"),
+            chart.of_kind("PodDisruptionBudget", "separate", f"role={role}"),
             strict=True,
         ):
             selector = budget["spec"]["selector"]["matchLabels"]
             assert selector["app.kubernetes.io/component"] == component
             assert (
                 selector.items()
-                <= worker_pods("separate", f"role={role}")[component]["metadata"]["labels"].items()
+                <= chart.worker_pods("separate", f"role={role}")[component]["metadata"][
+                    "labels"
+                ].items()
             )
 
 
 def test_selectors_find_the_workers_and_nothing_else() -> None:
     """They never change with a release, and the pod of `helm test` is not among them."""
-    service = the("Service", "secured")["spec"]["selector"]
-    policy = the("NetworkPolicy", "secured")["spec"]["podSelector"]["matchLabels"]
-    test_pod = the("Pod", "secured")["metadata"]["labels"]
-    for workers in of_kind("StatefulSet", "secured"):
+    service = chart.the("Service", "secured")["spec"]["selector"]
+    policy = chart.the("NetworkPolicy", "secured")["spec"]["podSelector"]["matchLabels"]
+    test_pod = chart.the("Pod", "secured")["metadata"]["labels"]
+    for workers in chart.of_kind("StatefulSet", "secured"):
         labels = workers["spec"]["template"]["metadata"]["labels"].items()
         for selector in (service, policy, workers["spec"]["selector"]["matchLabels"]):
             assert selector.items() <= labels
             assert not selector.items() <= test_pod.items()
             assert not {"app.kubernetes.io/version", "helm.sh/chart"} & set(selector)
-        assert workers["spec"]["serviceName"] == the("Service", "secured")["metadata"]["name"]
+        assert workers["spec"]["serviceName"] == chart.the("Service", "secured")["metadata"]["name"]
 
 
 def test_the_endpoints_admit_the_scrapers_and_helm_test() -> None:
@@ -203,18 +196,18 @@ def test_the_endpoints_admit_the_scrapers_and_helm_test() -> None:
     monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
     reported = {"secured": [{"namespaceSelector": monitoring}], "separate": []}
     for case, scrapers in reported.items():
-        (rule,) = the("NetworkPolicy", case)["spec"]["ingress"]
+        (rule,) = chart.the("NetworkPolicy", case)["spec"]["ingress"]
         assert rule["ports"] == [{"port": "http"}]
         *others, helm_test = rule["from"]
         assert others == scrapers
         assert set(helm_test) == {"podSelector"}
-        labels = the("Pod", case)["metadata"]["labels"].items()
+        labels = chart.the("Pod", case)["metadata"]["labels"].items()
         assert helm_test["podSelector"]["matchLabels"].items() <= labels
 
 
 def test_the_endpoints_are_where_the_service_has_them() -> None:
     """Port and paths of the probes, of the scrapes and of the settings."""
-    (container,) = worker_pods("observed")["updater"]["spec"]["containers"]
+    (container,) = chart.worker_pods("observed")["updater"]["spec"]["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": PORT}]
     paths = {
         each: container[f"{each}Probe"]["httpGet"] for each in ("startup", "liveness", "readiness")
@@ -222,17 +215,17 @@ def test_the_endpoints_are_where_the_service_has_them() -> None:
     assert {each["port"] for each in paths.values()} == {"http"}
     assert paths["startup"]["path"] == paths["liveness"]["path"] == "/healthz"
     assert paths["readiness"]["path"] == "/readyz"
-    assert f'http = "0.0.0.0:{PORT}"' in files("observed")["settings.toml"]
-    assert the("Service", "observed")["spec"]["ports"][0]["port"] == PORT
-    (endpoint,) = the("ServiceMonitor", "observed")["spec"]["endpoints"]
+    assert f'http = "0.0.0.0:{PORT}"' in chart.files("observed")["settings.toml"]
+    assert chart.the("Service", "observed")["spec"]["ports"][0]["port"] == PORT
+    (endpoint,) = chart.the("ServiceMonitor", "observed")["spec"]["endpoints"]
     assert (endpoint["port"], endpoint["path"]) == ("http", "/metrics")
 
 
 def test_a_pod_has_the_time_that_a_worker_may_take() -> None:
     """To stop, before SIGKILL; and what hangs is found out before it is restarted."""
-    pod = worker_pods("separate")["updater"]["spec"]
+    pod = chart.worker_pods("separate")["updater"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > STOP_TIMEOUT_S
-    schema = json.loads((CHART / "values.schema.json").read_text())
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
     assert schema["properties"]["terminationGracePeriodSeconds"]["minimum"] > STOP_TIMEOUT_S
     probe = pod["containers"][0]["livenessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] >= STALE_S
@@ -242,7 +235,7 @@ def test_egress_goes_to_the_ports_of_the_addresses() -> None:
     """Each port is there once. Ports in the values replace them."""
 
     def ports(case: str, *changes: str) -> list[int]:
-        rules = the("NetworkPolicy", case, *changes)["spec"]["egress"]
+        rules = chart.the("NetworkPolicy", case, *changes)["spec"]["egress"]
         return [each["port"] for each in rules[1]["ports"]]
 
     assert ports("separate") == [9092, 6379]
@@ -262,7 +255,7 @@ def test_egress_goes_to_the_peers_of_the_values(name: str) -> None:
     at = "networkPolicy.to"
     changes = [f"{at}.{each}[0].podSelector.matchLabels.app={each}" for each in ("dns", "redis")]
     changes += [f"{at}.kafka[0].ipBlock.cidr=10.0.0.0/8", "tracing.endpoint=http://c:4318"]
-    policies = of_kind("NetworkPolicy", "serving", *changes)
+    policies = chart.of_kind("NetworkPolicy", "serving", *changes)
     (rules,) = (each["spec"]["egress"] for each in policies if each["metadata"]["name"] == name)
     found = [([each["port"] for each in rule["ports"]], rule.get("to")) for rule in rules]
     assert found == [
@@ -275,7 +268,7 @@ def test_egress_goes_to_the_peers_of_the_values(name: str) -> None:
 
 def test_pods_are_spread_by_role() -> None:
     """Over nodes and zones."""
-    for component, pod in worker_pods("secured").items():
+    for component, pod in chart.worker_pods("secured").items():
         rules = pod["spec"]["topologySpreadConstraints"]
         assert [each["topologyKey"] for each in rules] == [
             "kubernetes.io/hostname", "topology.kubernetes.io/zone",
@@ -288,27 +281,29 @@ def test_pods_are_spread_by_role() -> None:
 
 def test_rules_and_dashboard_are_the_charts_files() -> None:
     """Files are rendered to the letter, Prometheus' templates in them left alone."""
-    texts = [(CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")]
+    texts = [
+        (chart.CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")
+    ]
     groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
     unknown = "serviceMonitor.enabled=false"
-    assert the("PrometheusRule", "observed", unknown)["spec"]["groups"] == groups
+    assert chart.the("PrometheusRule", "observed", unknown)["spec"]["groups"] == groups
     any_job, job = r"job=~\".*stream-rater.*\"", r"job=\"stream-rater/games/rater-stream-rater\""
     assert any_job in json.dumps(groups)
     expected = json.loads(json.dumps(groups).replace(any_job, job))
-    assert the("PrometheusRule", "observed")["spec"]["groups"] == expected
+    assert chart.the("PrometheusRule", "observed")["spec"]["groups"] == expected
     assert {"alert", "record"} <= {key for g in groups for rule in g["rules"] for key in rule}
     (dashboard,) = (
         each["data"]
-        for each in of_kind("ConfigMap", "observed")
+        for each in chart.of_kind("ConfigMap", "observed")
         if "stream-rater.json" in each["data"]
     )
-    found = json.loads((CHART / "files" / "dashboard.json").read_text())
+    found = json.loads((chart.CHART / "files" / "dashboard.json").read_text())
     assert json.loads(dashboard["stream-rater.json"]) == found
 
 
 def test_a_release_that_is_gone_is_missed(tmp_path: Path) -> None:
     """Though another is there, with both roles."""
-    rules = the("PrometheusRule", "observed")["spec"]
+    rules = chart.the("PrometheusRule", "observed")["spec"]
     (tmp_path / "rules.yaml").write_text(json.dumps(rules))
     other = 'job="stream-rater/games/other"'
     series = [f"up{{{other}}}"]
@@ -344,12 +339,12 @@ def test_the_rules_know_the_job() -> None:
     """By its beginning, whatever the release is called; and each release has one of its own."""
     jobs = set()
     for change in ("nameOverride=x", "fullnameOverride=ratings"):
-        (endpoint,) = the("ServiceMonitor", "observed", change)["spec"]["endpoints"]
+        (endpoint,) = chart.the("ServiceMonitor", "observed", change)["spec"]["endpoints"]
         (relabeling,) = endpoint["relabelings"]
         assert relabeling["targetLabel"] == "job"
         jobs.add(relabeling["replacement"])
     assert jobs == {"stream-rater/games/rater-x", "stream-rater/games/ratings"}
-    text = (CHART / "files" / "alerts.yaml").read_text()
+    text = (chart.CHART / "files" / "alerts.yaml").read_text()
     of_serve, wanted = "stream-rater-serve.*", set(re.findall(r'job=~"(.*?)"', text))
     assert wanted == {".*stream-rater.*", of_serve}
     assert all(re.fullmatch(".*stream-rater.*", job) for job in jobs)

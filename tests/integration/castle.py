@@ -14,20 +14,8 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.config.settings import Settings
 from tests.builders.lines import Bytes, a_message, a_round
+from tests.integration import secured
 from tests.integration.rights import Rights, least
-from tests.integration.secured import (
-    CALLERS,
-    DATABASES,
-    USERS,
-    Acl,
-    Certificates,
-    SecuredKafka,
-    SecuredRedis,
-    make_certificates,
-    secured_kafka,
-    secured_redis,
-    settings_of,
-)
 from tests.integration.topics import create_topics
 from tests.waits import STILL_S
 
@@ -40,12 +28,12 @@ Given = tuple[Settings, Rights]  # A place, and somebody's rights there.
 class Castle:
     """The secured servers, and users that are not used yet."""
 
-    kafka: SecuredKafka
-    redis: SecuredRedis
-    certificates: Certificates
-    users: Iterator[str] = field(default_factory=lambda: iter(USERS))
-    callers: Iterator[str] = field(default_factory=lambda: iter(CALLERS))
-    databases: Iterator[int] = field(default_factory=lambda: iter(range(1, DATABASES)))
+    kafka: secured.SecuredKafka
+    redis: secured.SecuredRedis
+    certificates: secured.Certificates
+    users: Iterator[str] = field(default_factory=lambda: iter(secured.USERS))
+    callers: Iterator[str] = field(default_factory=lambda: iter(secured.CALLERS))
+    databases: Iterator[int] = field(default_factory=lambda: iter(range(1, secured.DATABASES)))
     prefixes: Iterator[str] = field(default_factory=lambda: map("p{}.".format, itertools.count(1)))
 
     def places(self, count: int, **changes: int) -> list[Settings]:
@@ -90,7 +78,9 @@ class Castle:
         assert not failures
 
     def settings(self, user: str, prefix: str, database: int) -> Settings:
-        return settings_of(user, self.kafka, self.redis, self.certificates, prefix, database)
+        return secured.settings_of(
+            user, self.kafka, self.redis, self.certificates, prefix, database
+        )
 
     def opened(self, settings: Settings) -> Settings:
         """The same place through Kafka's other listener, where everything is allowed."""
@@ -104,7 +94,7 @@ class Castle:
         self.redis.allow(name, "~*", "&*", "+@all")
         return self.opened(self._as(name, at))
 
-    def user(self, at: Settings, role: str, less: Acl | str | None = None) -> Settings:
+    def user(self, at: Settings, role: str, less: secured.Acl | str | None = None) -> Settings:
         """The settings of a new user with a role's rights there, or with all but one of them."""
         return self._with_rights(self.users, [(at, least(role, at).without(less))])[0]
 
@@ -130,11 +120,11 @@ def database_of(at: Settings) -> int:
 
 @contextmanager
 def a_castle(folder: Path) -> Iterator[Castle]:
-    certificates = make_certificates(folder)
+    certificates = secured.make_certificates(folder)
     with ExitStack() as stack:
-        redis = stack.enter_context(secured_redis(folder / "redis", certificates))
+        redis = stack.enter_context(secured.secured_redis(folder / "redis", certificates))
         (folder / "kafka").mkdir()
-        kafka = stack.enter_context(secured_kafka(folder / "kafka", certificates))
+        kafka = stack.enter_context(secured.secured_kafka(folder / "kafka", certificates))
         yield Castle(kafka, redis, certificates)
 
 

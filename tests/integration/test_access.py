@@ -17,15 +17,8 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Application, Position
-from tests.integration import rights
+from tests.integration import processes, rights
 from tests.integration.castle import Castle, a_castle, rounds_from, some_rounds
-from tests.integration.processes import (
-    PATIENTLY,
-    WorkerProcess,
-    complaints,
-    stream_rater,
-    wait_until,
-)
 from tests.integration.rights import least
 from tests.integration.rights_cases import CASES, COMMANDS, REDIS, TOO_FEW, Case, outcomes
 from tests.integration.role_runs import Ended, in_one_line, run_command, streams_by_thread
@@ -34,7 +27,7 @@ from tests.integration.serving import Answered, Serve, ask, serves
 from tests.integration.topics import Finished, produce
 
 AT_ONCE = 8
-Start = Callable[..., WorkerProcess]
+Start = Callable[..., processes.WorkerProcess]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +48,7 @@ UNNAMED = r"kafka: None"  # Of a producer whose records are given up before the 
 def said(ended: Ended) -> list[str]:
     """The lines of standard error, without the log and without what a command announces."""
     announced = ("{", "ladder 'eu': ")
-    return [line for line in complaints(ended.err) if not line.startswith(announced)]
+    return [line for line in processes.complaints(ended.err) if not line.startswith(announced)]
 
 
 def fault(case: Case, ended: Ended) -> str:
@@ -116,27 +109,29 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
     at = castle.place(partitions=2, shards=2)
     opened = castle.opened(at)
 
-    def worker(instance_id: str) -> WorkerProcess:
+    def worker(instance_id: str) -> processes.WorkerProcess:
         user = castle.user(at, "all")
         return worker_process(msgspec.structs.replace(user, instance_id=instance_id))
 
     first, second = worker("a"), worker("b")
     produce(opened, rounds_from(0, 20))
-    wait_until(lambda: second.has_a_share() and first.has_a_share(), "both have a share")
+    processes.wait_until(lambda: second.has_a_share() and first.has_a_share(), "both have a share")
     successor = worker("a")
-    wait_until(lambda: not first.running, "the first is fenced", moves=first.moves)
+    processes.wait_until(lambda: not first.running, "the first is fenced", moves=first.moves)
     assert first.wait() == 1
     last = first.log().splitlines()[-1]
     assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
     assert "fenced" in last.lower() and "Traceback" not in first.log()
     produce(opened, rounds_from(20, 20))
-    wait_until(Finished(opened), "all is rated")
+    processes.wait_until(Finished(opened), "all is rated")
     assert successor.running and second.running
-    whole = stream_rater("verify", "--wait", PATIENTLY, settings=castle.user(at, "verify"))
-    assert (whole.returncode, complaints(whole.stderr)) == (0, []), whole.stderr
+    whole = processes.stream_rater(
+        "verify", "--wait", processes.PATIENTLY, settings=castle.user(at, "verify")
+    )
+    assert (whole.returncode, processes.complaints(whole.stderr)) == (0, []), whole.stderr
     assert whole.stdout.startswith("40 rounds replayed")
-    denied = stream_rater("verify", settings=castle.user(at, "verify", "+hlen"))
-    (line,) = complaints(denied.stderr)
+    denied = processes.stream_rater("verify", settings=castle.user(at, "verify", "+hlen"))
+    (line,) = processes.complaints(denied.stderr)
     assert denied.returncode == 1
     assert line.startswith("stream-rater: redis: ") and "'hlen'" in line
 
@@ -155,7 +150,7 @@ def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start
         assert re.fullmatch(rf"stream-rater: redis: .*'f.*{re.escape(less[1:])}.*\n", denied.err)
     castle.redis.allow(user.redis_username, *rules)
     worker = worker_process(user)
-    wait_until(Finished(opened), "all is rated")
+    processes.wait_until(Finished(opened), "all is rated")
     assert len([each for each in worker.events() if "EVALSHA" in each["event"]]) == 1
     assert castle.redis.client.function_list() == []
 
@@ -184,7 +179,7 @@ def test_the_least_rights_on_a_cluster(
         opened = castle.opened(user)
         worker = worker_process(user)
         produce(opened, some_rounds())
-        wait_until(Finished(opened), "all is rated")
+        processes.wait_until(Finished(opened), "all is rated")
         assert worker.metric("stream_rater_updates_total", outcome="applied") == 4
         for rule in rights.ON_A_CLUSTER:
             less = on_the_cluster(castle, cluster, rule)
@@ -212,7 +207,7 @@ TOKEN = {"Authorization": "Bearer w"}
 EXTRA = ("serve with beliefs", "serve with min_offset", "serve with writing")
 
 
-def round_taken(api: WorkerProcess) -> Answered:
+def round_taken(api: processes.WorkerProcess) -> Answered:
     """The answer to a round, once the process is connected."""
     found: list[Answered] = []
 
@@ -220,7 +215,7 @@ def round_taken(api: WorkerProcess) -> Answered:
         found.append(ask(api, "/v1/ladders/eu/rounds", ROUND, **TOKEN))
         return "not connected yet" not in found[-1].text
 
-    wait_until(is_connected, "it is connected")
+    processes.wait_until(is_connected, "it is connected")
     return found[-1]
 
 
@@ -238,9 +233,9 @@ def test_serve_with_exactly_its_rights(castle: Castle, serve: Serve, worker_proc
     opened = castle.opened(at)
     worker_process(castle.user(at, "all"))
     produce(opened, some_rounds())
-    wait_until(Finished(opened), "all is rated")
+    processes.wait_until(Finished(opened), "all is rated")
 
-    def started(user: Settings) -> WorkerProcess:
+    def started(user: Settings) -> processes.WorkerProcess:
         return serve(msgspec.structs.replace(user, serve_write_token="w"))
 
     api, ladder = started(castle.user(at, "serve")), "/v1/ladders/eu"
@@ -252,7 +247,7 @@ def test_serve_with_exactly_its_rights(castle: Castle, serve: Serve, worker_proc
     ]  # fmt: skip
     assert [each.status for each in asked] == [200] * len(asked), asked
 
-    def special(api: WorkerProcess) -> list[Answered]:
+    def special(api: processes.WorkerProcess) -> list[Answered]:
         return [
             ask(api, f"{ladder}/what-if", RESULT), ask(api, f"{ladder}/players/ann/explain"),
             ask(api, f"{ladder}/leaderboard?min_offset=0&wait=30"), round_taken(api),
@@ -274,8 +269,8 @@ def test_serve_without_a_right_ends_in_one_line(castle: Castle) -> None:
     """Though another process of it follows the topic."""
     at = castle.place()
     (less,) = least("serve", at).kafka
-    ended = stream_rater("serve", settings=castle.user(at, "serve", less))
-    (line,) = [each for each in complaints(ended.stderr) if not each.startswith("{")]
+    ended = processes.stream_rater("serve", settings=castle.user(at, "serve", less))
+    (line,) = [each for each in processes.complaints(ended.stderr) if not each.startswith("{")]
     assert ended.returncode == 1
     assert re.match(f"stream-rater: .*({DENIALS['kafka']})", line), line
 
@@ -286,7 +281,7 @@ SECRET = re.compile("SECRET|f00d")
 PAGES = ("metrics", "healthz", "readyz", "")
 
 
-def said_by(worker: WorkerProcess) -> str:
+def said_by(worker: processes.WorkerProcess) -> str:
     return "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
 
 
@@ -304,7 +299,7 @@ def test_secrets_stay_secret(castle: Castle, worker_process: Start, tmp_path: Pa
         )
     )  # fmt: skip
     produce(opened, some_rounds())
-    wait_until(Finished(opened), "all is rated")
+    processes.wait_until(Finished(opened), "all is rated")
     found = said_by(worker)
     assert "wave sent" in found and "stream_rater_rounds_total" in found
     castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")

@@ -20,16 +20,7 @@ from stream_rater.operations.rewriting import Pseudonym
 from stream_rater.places import opened
 from tests import real
 from tests.builders.kills import halting, short
-from tests.integration.erasing import (
-    GERTRUDE,
-    NAME,
-    beliefs,
-    digests,
-    erase,
-    refused,
-    season,
-    under_new_name,
-)
+from tests.integration import erasing
 from tests.integration.processes import Start, environment_of, stopped, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, correct, played, rated, verified
 from tests.integration.test_rebuild import rebuild
@@ -54,7 +45,7 @@ def edit_a_belief(at: Settings) -> str:
     with connect(at) as client:
         (key, *_) = sorted(client.scan_iter(match="{*}:belief:?*:*"))
         stored = client.hgetall(key)
-        stored.pop(GERTRUDE.encode(), None)
+        stored.pop(erasing.GERTRUDE.encode(), None)
         player, data = next(iter(stored.items()))
         client.hset(key, player, data[:MU] + bytes([data[MU] ^ 1]) + data[MU + 1 :])
     name: str = player.decode()
@@ -69,19 +60,19 @@ def test_what_could_not_be_undone_is_refused(
     at = settings()
     to = generation(at)
     worker = worker_process(at)
-    rated(at, *season(0, 30))
-    assert "workers are in the group" in refused(at, to.topic_prefix)
-    looked = erase(at, to.topic_prefix, "--dry-run")
+    rated(at, *erasing.season(0, 30))
+    assert "workers are in the group" in erasing.refused(at, to.topic_prefix)
+    looked = erasing.erase(at, to.topic_prefix, "--dry-run")
     assert looked.returncode == 0 and "nothing was written" in looked.stdout
     correct(at, "void", RANKED, "r5", "--batched")
     stopped(worker)
-    assert "1 correction waiting for corrections-applied" in refused(at, to.topic_prefix)
+    assert "1 correction waiting for corrections-applied" in erasing.refused(at, to.topic_prefix)
     worker = worker_process(at)
     correct(at, "apply", RANKED)
     stopped(worker)
     assert not Admin(to).partitions()
 
-    ladders, name = ladders_of_settings(at), Pseudonym(GERTRUDE, NAME)
+    ladders, name = ladders_of_settings(at), Pseudonym(erasing.GERTRUDE, erasing.NAME)
     with (
         pytest.raises(Failed, match=r"partition \d: 1 record came after the command began"),
         opened(at, writes=True) as place, place.successor(to.topic_prefix) as target,
@@ -93,10 +84,10 @@ def test_what_could_not_be_undone_is_refused(
         work.copy(found)
     to = generation(at, "v3")
     assert re.search(
-        r"round-completed, partition \d: 1 record not fin", refused(at, to.topic_prefix)
+        r"round-completed, partition \d: 1 record not fin", erasing.refused(at, to.topic_prefix)
     )
     delete_first_rounds(at)
-    assert "were deleted" in refused(at, f"{to.topic_prefix}again.")
+    assert "were deleted" in erasing.refused(at, f"{to.topic_prefix}again.")
 
 
 @pytest.mark.slow  # the same on a data file: `unit/test_data_commands.py`
@@ -107,11 +98,11 @@ def test_a_belief_that_differs_is_found(
     at = settings()
     to, other = generation(at), generation(at, "v3")
     worker = worker_process(at)
-    rated(at, *season(0, 30))
+    rated(at, *erasing.season(0, 30))
     stopped(worker)
-    before = beliefs(at)
+    before = erasing.beliefs(at)
     player = edit_a_belief(at)
-    said = refused(at, to.topic_prefix)
+    said = erasing.refused(at, to.topic_prefix)
     assert "1 beliefs are different, 0 missing and 0 too many" in said
     assert repr(player) in said and "stream-rater rebuild --replace" in said
     assert all(each.value() for each in read_topic(at, Topics.of(at).changed))
@@ -120,9 +111,9 @@ def test_a_belief_that_differs_is_found(
         assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
-    assert beliefs(at) == before
+    assert erasing.beliefs(at) == before
     verified(at)
-    done = erase(at, other.topic_prefix, "--delete-old")
+    done = erasing.erase(at, other.topic_prefix, "--delete-old")
     assert done.returncode == 0, done.stderr
     wait_until(lambda: not Admin(at).partitions(), "they are gone")
     assert set(Admin(other).partitions()) == set(Topics.of(other).names)
@@ -138,28 +129,28 @@ def test_names_and_settings_are_checked(
     at = settings()
     to, taken = generation(at), generation(at, "taken")
     worker = worker_process(at)
-    rated(at, *season(0, 12))
+    rated(at, *erasing.season(0, 12))
     stopped(worker)
-    assert "unknown-player: no accepted record names 'nobody'" in refused(
+    assert "unknown-player: no accepted record names 'nobody'" in erasing.refused(
         at, to.topic_prefix, player="nobody"
     )
-    assert "'p3' is a player already" in refused(at, to.topic_prefix, "--pseudonym", "p3")
-    assert "is the prefix of the present topics" in refused(at, at.topic_prefix)
-    assert "cannot begin the name of a topic" in refused(at, "v 2")
+    assert "'p3' is a player already" in erasing.refused(at, to.topic_prefix, "--pseudonym", "p3")
+    assert "is the prefix of the present topics" in erasing.refused(at, at.topic_prefix)
+    assert "cannot begin the name of a topic" in erasing.refused(at, "v 2")
     small = {"max.message.bytes": "1000000"}
     make_topics(taken, Topics.of(taken).rounds, partitions=3)
-    assert "has 3 partitions, and" in refused(at, taken.topic_prefix)
+    assert "has 3 partitions, and" in erasing.refused(at, taken.topic_prefix)
     remove_topic(taken, Topics.of(taken).rounds)
     make_topics(taken, *Topics.of(taken).names[:4], config=small)
     assert re.search(r"is 1000000, and that of .* is 16777216: run `kafka-configs.sh .*, and run it"
-                     " again$", refused(at, taken.topic_prefix))  # fmt: skip
+                     " again$", erasing.refused(at, taken.topic_prefix))  # fmt: skip
     produce(taken, [played(0, "a", "b")])
-    assert re.search("holds records, or .* name another", refused(at, taken.topic_prefix))
+    assert re.search("holds records, or .* name another", erasing.refused(at, taken.topic_prefix))
     ladders = tmp_path / "ladders.toml"
     ladders.write_text('[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.5\n'
                        "sigma_limit = 70\n")  # fmt: skip
     other = msgspec.structs.replace(at, ladders=str(ladders))
-    assert "to the ladders file of the workers: nothing was erased" in refused(
+    assert "to the ladders file of the workers: nothing was erased" in erasing.refused(
         other, to.topic_prefix
     )
     assert not Admin(to).partitions()
@@ -183,14 +174,14 @@ EFFECTS = [  # All that `erase` writes by, in the order of the first calls.
 
 def killed_after(last: str, at: Settings, to: Settings, log: Path) -> list[str]:
     """Kill `erase` after this effect; until the store is emptied all beliefs are there."""
-    before, made = digests(at), list[str]()
-    words = ["erase", GERTRUDE, "--pseudonym", NAME, "--to", to.topic_prefix]
+    before, made = erasing.digests(at), list[str]()
+    words = ["erase", erasing.GERTRUDE, "--pseudonym", erasing.NAME, "--to", to.topic_prefix]
     with halting(words, environment_of(at), EFFECTS, log) as halts:
         for name in halts:
             made.append(name)
             if name == last:
                 return made
-            assert "StoreMetadata.begin_rebuild" in made or digests(at) == before, made
+            assert "StoreMetadata.begin_rebuild" in made or erasing.digests(at) == before, made
     raise AssertionError(f"it has ended: {made}\n{log.read_text()}")
 
 
@@ -203,23 +194,25 @@ def test_killed(
     at = settings()
     first, second = generation(at), generation(at, "v3")
     worker = worker_process(at)
-    rated(at, *season(0, 16))
+    rated(at, *erasing.season(0, 16))
     correct(at, "void", RANKED, "r5")
     stopped(worker)
-    before = digests(at)
+    before = erasing.digests(at)
 
     made = killed_after("RedisStore.apply", at, first, tmp_path / "first.log")
     marks, emptied = "PartsProducer.scatter", "StoreMetadata.begin_rebuild"
     assert made.index(marks) < made.index(emptied), "the store is emptied after the marks"
-    assert "a rebuild of the store is unfinished" in refused(at, second.topic_prefix)
+    assert "a rebuild of the store is unfinished" in erasing.refused(at, second.topic_prefix)
     assert "offsets no longer order the rounds" in rebuild(first, "--replace").stderr
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
-    assert digests(at) == before
-    assert "holds records" in refused(at, first.topic_prefix)
+    assert erasing.digests(at) == before
+    assert "holds records" in erasing.refused(at, first.topic_prefix)
 
     made += killed_after("StoreMetadata.end_rebuild", at, second, tmp_path / "second.log")
     assert set(made) == {*map(short, EFFECTS)}
-    assert digests(second) == under_new_name(before), "all is done but the tombstones"
-    ended = erase(at, f"{second.topic_prefix}again")
+    assert erasing.digests(second) == erasing.under_new_name(before), (
+        "all is done but the tombstones"
+    )
+    ended = erasing.erase(at, f"{second.topic_prefix}again")
     assert "delete the old ones, which hold the id" in ended.stderr

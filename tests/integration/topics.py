@@ -12,13 +12,8 @@ from stream_rater.adapters.kafka.reader import source_tails
 from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, Topics, delete_topics
 from stream_rater.config.settings import Settings
+from stream_rater.contract import events
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import (
-    ESTIMATORS,
-    UPDATERS,
-    RatingChanged,
-    rating_changed_from_json,
-)
 from tests.builders.lines import Bytes
 from tests.waits import wait_until
 
@@ -167,15 +162,15 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
         consumer.close()
 
 
-def published(settings: Settings) -> list[RatingChanged]:
+def published(settings: Settings) -> list[events.RatingChanged]:
     """All events that can be read, each partition's in order."""
     messages = read_topic(settings, Topics.of(settings).changed)
-    return [rating_changed_from_json(message.value() or b"") for message in messages]
+    return [events.rating_changed_from_json(message.value() or b"") for message in messages]
 
 
-def newest_events(settings: Settings) -> dict[tuple[str, str], RatingChanged]:
+def newest_events(settings: Settings) -> dict[tuple[str, str], events.RatingChanged]:
     """By ladder and player the event with the greatest offset, whatever partition it is in."""
-    found = dict[tuple[str, str], RatingChanged]()
+    found = dict[tuple[str, str], events.RatingChanged]()
     for event in published(settings):
         who = event.ladder, event.player
         if who not in found or event.offset >= found[who].offset:
@@ -186,7 +181,7 @@ def newest_events(settings: Settings) -> dict[tuple[str, str], RatingChanged]:
 def not_compared(settings: Settings) -> list[int]:
     """Partitions whose committed offset lacks the checksum: a loss of its record would not show."""
     admin, topic = Admin(settings), Topics.of(settings).rounds
-    found = admin.source_commits(ESTIMATORS, topic, *admin.partitions_of(topic))
+    found = admin.source_commits(events.ESTIMATORS, topic, *admin.partitions_of(topic))
     known = {p: each for p, each in found.items() if each is not None and each.offset}
     tails = source_tails(settings, admin, {p: each.offset for p, each in known.items()})
     return [p for p, each in known.items() if each.tail is None or each.tail != tails[p].tail]
@@ -211,7 +206,7 @@ class Finished:
 
     def _all_done(self) -> bool:
         topics, partitions = self._admin.topics, self._admin.partitions()
-        groups = ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts))
+        groups = ((events.ESTIMATORS, topics.rounds), (events.UPDATERS, topics.parts))
         if not partitions.keys() >= {topics.rounds, topics.parts, topics.changed}:
             return False  # they are being created, one after the other
         for group, topic in groups:

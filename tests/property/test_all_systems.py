@@ -12,27 +12,8 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import stages
+from stream_rater.rating import parameters, stages
 from stream_rater.rating.elo_mmr.small_rounds import SMALL
-from stream_rater.rating.parameters import (
-    NOT_COMPARED,
-    TIED_LAST,
-    Climbing,
-    Codeforces,
-    Elo,
-    EloMMR,
-    EloMMX,
-    EloR,
-    Glicko,
-    Ordering,
-    PairwiseElo,
-    PlackettLuce,
-    RatingConfig,
-    Thurstone,
-    Topcoder,
-    TwoMoment,
-    from_builtins,
-)
 from stream_rater.rating.systems.historic import RISE
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
@@ -52,7 +33,7 @@ ROUNDED = 0.01
 """Points: float32 at 1500 is 1.2e-4 apart, and PLAYERS * rounds of such errors are averaged."""
 
 
-def step(config: RatingConfig, size: Size) -> tuple[float, float]:
+def step(config: parameters.RatingConfig, size: Size) -> tuple[float, float]:
     """(a, v): what a round takes of somebody's distance from the field, and the variance that
     chance adds, for systems without sigma.
 
@@ -62,26 +43,26 @@ def step(config: RatingConfig, size: Size) -> tuple[float, float]:
     pairs' together, and no less than that of one pair.
     """
     n = size.sides
-    if isinstance(config, Codeforces):
+    if isinstance(config, parameters.Codeforces):
         # the performance has a variance of beta^2 at most: that of the logistic quantiles that
         # ranks are compared with. The geometric mean with the expected rank only lessens it
         gain = config.weight / (1.0 + config.weight)
         return gain, gain**2 * config.beta**2
-    assert isinstance(config, Climbing)
+    assert isinstance(config, parameters.Climbing)
     rate, scale = config.rates[0][1], config.scale
-    if isinstance(config, Elo | PairwiseElo):
+    if isinstance(config, parameters.Elo | parameters.PairwiseElo):
         curvature = (n - 1) / 4.0
         noise = (n * n - 1) / 12.0  # the variance of a place, which is the number of pairs won
     else:
         curvature, noise = 1.0 / math.pi, (n - 1) / 2.0  # Thurstone's is 1/pi for two
-        if isinstance(config, PlackettLuce):
+        if isinstance(config, parameters.PlackettLuce):
             curvature, noise = 0.25, 1.0 if n > 2 else 0.25
         elif n > 2:
             noise = 1.0  # the mean of a normal order statistic has a variance below 1
     return rate * curvature / scale, rate**2 * noise
 
 
-def most_spread(config: RatingConfig, size: Size, sigma: float) -> float:
+def most_spread(config: parameters.RatingConfig, size: Size, sigma: float) -> float:
     """A bound of the standard deviation of ratings, where all are equal in truth.
 
     A filter with gain k whose model is right has after a round the variance sigma^2 = k R, with the
@@ -91,7 +72,7 @@ def most_spread(config: RatingConfig, size: Size, sigma: float) -> float:
 
     Without sigma, V = (1-a)^2 V + v + (a^2 V / (n - 1) for the opponents), with a and v of `step`.
     """
-    if not isinstance(config, Codeforces | Climbing):
+    if not isinstance(config, parameters.Codeforces | parameters.Climbing):
         return sigma
     a, v = step(config, size)
     return math.sqrt(v / (2.0 * a - a * a * size.sides / (size.sides - 1)))
@@ -101,7 +82,7 @@ SAMPLE = 1.0 + 4.0 / math.sqrt(2.0 * PLAYERS)
 """A spread of PLAYERS is known to 1/sqrt(2 PLAYERS) of it: four of these deviations."""
 
 
-def codeforces_rise(config: Codeforces, n: int) -> float:
+def codeforces_rise(config: parameters.Codeforces, n: int) -> float:
     """How much an even round of n lifts the mean. The performance of rank A is the x where 1/2 + n
     logistic(-x/s) = G = sqrt(A E), with E = (n+1)/2: less than the mean rank by mean, so x is above
     0 by mean."""
@@ -111,7 +92,7 @@ def codeforces_rise(config: Codeforces, n: int) -> float:
     return float(performance.mean()) * config.weight / (1.0 + config.weight)
 
 
-def check(config: RatingConfig, name: str, season: Season) -> None:
+def check(config: parameters.RatingConfig, name: str, season: Season) -> None:
     """All that holds of a season's end."""
     size = SIZES[name]
     assert np.isfinite(season.mu).all() and np.isfinite(season.sigma).all()
@@ -119,21 +100,21 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
     level, spread = float(season.mu.mean()), float(season.mu.std())
     sigma = float(np.sqrt((season.sigma**2).mean()))
     each = season.played * size.players / PLAYERS
-    if isinstance(config, Topcoder):
+    if isinstance(config, parameters.Topcoder):
         assert spread <= config.initial_sigma  # what it was is all that there is
-    elif name == "hundred" and isinstance(config, Elo | PairwiseElo):
+    elif name == "hundred" and isinstance(config, parameters.Elo | parameters.PairwiseElo):
         # a round moves by up to rate (n - 1), far beyond where the pull is linear: see ladders.md
         assert spread < config.rates[0][1] * (size.sides - 1)
     else:
         assert 0.2 * most_spread(config, size, sigma) < spread
         assert spread < most_spread(config, size, sigma) * SAMPLE
     rise = level - config.initial_mu
-    if isinstance(config, TwoMoment):
+    if isinstance(config, parameters.TwoMoment):
         rise -= config.newcomer_offset
         if size.sides > 2:  # not conserved; mathematics.md has the measured values
             assert -0.02 * each < rise < 0.3 * each + sigma
             return
-    if isinstance(config, Codeforces):
+    if isinstance(config, parameters.Codeforces):
         # At least the rise among equals, divided by the members of a team. The spread of the
         # ratings adds up to as much again.
         due = codeforces_rise(config, size.sides) * each / size.members
@@ -149,7 +130,7 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
         assert abs(rise) < 4.0 * math.hypot(walk, first)
 
 
-def played(config: RatingConfig, name: str, rounds: int) -> Season:
+def played(config: parameters.RatingConfig, name: str, rounds: int) -> Season:
     season = Season(config)
     season.play(SIZES[name], rounds, np.random.default_rng(7))
     check(config, name, season)
@@ -157,7 +138,7 @@ def played(config: RatingConfig, name: str, rounds: int) -> Season:
 
 
 @cases("config", SYSTEMS, tag)
-def test_level_and_spread(config: RatingConfig) -> None:
+def test_level_and_spread(config: parameters.RatingConfig) -> None:
     """In rounds of every size. A hundred wins in a row still move a rating, or it is warned of."""
     for name, rounds in SOME.items():
         season = played(config, name, rounds)
@@ -167,24 +148,24 @@ def test_level_and_spread(config: RatingConfig) -> None:
 
 @pytest.mark.slow
 @cases("config", SYSTEMS, tag)
-def test_level_and_spread_in_the_long_run(config: RatingConfig) -> None:
+def test_level_and_spread_in_the_long_run(config: parameters.RatingConfig) -> None:
     """After LONG rounds: a thousand and more of each player."""
     for name in ("duel", "five", "5v5"):
         played(config, name, LONG)
 
 
-def assert_still_moving(config: RatingConfig, season: Season) -> None:
+def assert_still_moving(config: parameters.RatingConfig, season: Season) -> None:
     before, spread = float(season.mu[0]), float(season.mu.std())
     for number in range(100):
         season.rate(SIZES["duel"], np.array([0, 1 + number % (PLAYERS - 1)]), np.array([0, 1]))
     rise = float(season.mu[0]) - before
-    if isinstance(config, Topcoder):
+    if isinstance(config, parameters.Topcoder):
         assert rise < 1.0 and "no longer move" in config.cautions()[0]
     else:
         assert rise > max(2.0 * spread, 50.0)
 
 
-def mirrored(config: RatingConfig, name: str, rounds: int) -> tuple[Floats, Floats]:
+def mirrored(config: parameters.RatingConfig, name: str, rounds: int) -> tuple[Floats, Floats]:
     """Ratings above the initial one by a season, and by the same with all results turned around."""
     found = []
     for turned in (False, True):
@@ -196,7 +177,7 @@ def mirrored(config: RatingConfig, name: str, rounds: int) -> tuple[Floats, Floa
 
 @cases("name", SIZES)
 @cases("config", SYSTEMS, tag)
-def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
+def test_no_level_is_favoured(config: parameters.RatingConfig, name: str) -> None:
     """Who turns all results around finds all ratings mirrored. Fair results are as likely as those
     turned around, so the mean of the level over all seasons is the initial rating.
 
@@ -204,13 +185,13 @@ def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
     mean), Plackett-Luce (its exponential performances; but it conserves the level), and the
     two-moment filter (its bad days), except in duels, where a difference of two is symmetric.
     """
-    if isinstance(config, TwoMoment):
-        config = TwoMoment(newcomer_offset=0.0)
-    if isinstance(config, Topcoder):
-        config = Topcoder(initial_mu=0.0)  # its weights are others from 2000 points on
+    if isinstance(config, parameters.TwoMoment):
+        config = parameters.TwoMoment(newcomer_offset=0.0)
+    if isinstance(config, parameters.Topcoder):
+        config = parameters.Topcoder(initial_mu=0.0)  # its weights are others from 2000 points on
     one, other = mirrored(config, name, 20 * PLAYERS // SIZES[name].players)
-    skewed = isinstance(config, Codeforces) or (
-        isinstance(config, TwoMoment | PlackettLuce) and SIZES[name].sides > 2
+    skewed = isinstance(config, parameters.Codeforces) or (
+        isinstance(config, parameters.TwoMoment | parameters.PlackettLuce) and SIZES[name].sides > 2
     )
     apart = float(np.abs(one + other).max())
     if skewed:
@@ -221,7 +202,7 @@ def test_no_level_is_favoured(config: RatingConfig, name: str) -> None:
 
 
 @cases("config", SYSTEMS, tag)
-def test_ties_at_one_end_move_the_level(config: RatingConfig) -> None:
+def test_ties_at_one_end_move_the_level(config: parameters.RatingConfig) -> None:
     """Of systems that warn of it: up where more tie for last, down where more tie for first."""
     last, unfinished, first = (
         rise(config, ENDS[name], 20)
@@ -229,13 +210,13 @@ def test_ties_at_one_end_move_the_level(config: RatingConfig) -> None:
     )
     if config.follows_ties:
         assert last == unfinished > 1.0 and first < -1.0
-    elif not isinstance(config, Codeforces):
+    elif not isinstance(config, parameters.Codeforces):
         assert max(abs(last), abs(unfinished), abs(first)) < 0.8
 
 
 def test_what_is_reported_at_the_start() -> None:
     """Of the defaults, Topcoder and Codeforces, by its formula; of any, no drift at all."""
-    config = Codeforces(beta=200.0, weight=0.2)
+    config = parameters.Codeforces(beta=200.0, weight=0.2)
     assert codeforces_rise(config, 2) == pytest.approx(RISE * 200.0 * 0.2 / 1.2, rel=0.01)
     assert codeforces_rise(config, 2) < codeforces_rise(config, 5)
     cautioned = {str(each.__struct_config__.tag) for each in SYSTEMS if each.cautions()}
@@ -246,10 +227,10 @@ def test_what_is_reported_at_the_start() -> None:
         {"system": "trueskill", "beta": 200, "sigma_drift": 0, "draw_margin": 1},
         {"system": "two-moment", "sigma_drift": 0, "drift_per_day": 0},
     ):
-        (text,) = from_builtins(table).cautions()
+        (text,) = parameters.from_builtins(table).cautions()
         assert "ratings come to rest" in text and "\n" not in text
-    assert not TwoMoment(sigma_drift=0.0).cautions()
-    season = Season(Glicko(beta=200.0, sigma_drift=0.0))
+    assert not parameters.TwoMoment(sigma_drift=0.0).cautions()
+    season = Season(parameters.Glicko(beta=200.0, sigma_drift=0.0))
     season.play(SIZES["duel"], 20_000, np.random.default_rng(1))
     assert season.sigma.max() < 20.0
 
@@ -258,23 +239,28 @@ def test_what_is_reported_at_the_start() -> None:
 
 BEYOND = 10  # A rank behind all others.
 
-SPLIT: tuple[RatingConfig, ...] = (
-    EloMMR(weight_limit=0.2, sigma_limit=80.0, ties="split", history="full"),
-    EloMMX(weight_limit=0.2, sigma_limit=80.0, ties="split"),
-    EloR(ties="split"),
+SPLIT: tuple[parameters.RatingConfig, ...] = (
+    parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, ties="split", history="full"),
+    parameters.EloMMX(weight_limit=0.2, sigma_limit=80.0, ties="split"),
+    parameters.EloR(ties="split"),
 )
 ANCHORED = tuple(
-    msgspec.structs.replace(each, anchor=1450.0) for each in SYSTEMS if isinstance(each, Climbing)
+    msgspec.structs.replace(each, anchor=1450.0)
+    for each in SYSTEMS
+    if isinstance(each, parameters.Climbing)
 )
-TIED = [msgspec.structs.replace(each, dnf=TIED_LAST) for each in (*SYSTEMS, *SPLIT, *ANCHORED)]
-APART = [
-    msgspec.structs.replace(each, dnf=NOT_COMPARED)
+TIED = [
+    msgspec.structs.replace(each, dnf=parameters.TIED_LAST)
     for each in (*SYSTEMS, *SPLIT, *ANCHORED)
-    if not isinstance(each, Ordering)
+]
+APART = [
+    msgspec.structs.replace(each, dnf=parameters.NOT_COMPARED)
+    for each in (*SYSTEMS, *SPLIT, *ANCHORED)
+    if not isinstance(each, parameters.Ordering)
 ]
 
 
-def title_of(config: RatingConfig) -> str:
+def title_of(config: parameters.RatingConfig) -> str:
     """The name of the system, with the other parameters that distinguish the configuration."""
     more = [getattr(config, "ties", ""), "anchor" if getattr(config, "anchor", None) else ""]
     return " ".join([tag(config), *filter(None, more)])
@@ -304,7 +290,9 @@ def rounds(draw: st.DrawFn) -> list[Entry]:
     return list(zip(sides, places, strict=True))
 
 
-def records(config: RatingConfig, season: Sequence[Sequence[Entry]], last: int) -> dict[str, bytes]:
+def records(
+    config: parameters.RatingConfig, season: Sequence[Sequence[Entry]], last: int
+) -> dict[str, bytes]:
     """Every player's belief after a season, in all its bits."""
     pool = Pool(Ladder(rating=config))
     for number, each in enumerate(season):
@@ -318,12 +306,14 @@ def records(config: RatingConfig, season: Sequence[Sequence[Entry]], last: int) 
 @given(season=st.lists(rounds(), min_size=1, max_size=4))
 @settings(max_examples=12)
 @cases("config", TIED, title_of)
-def test_tied_last_is_one_shared_last_rank(config: RatingConfig, season: list[list[Entry]]) -> None:
+def test_tied_last_is_one_shared_last_rank(
+    config: parameters.RatingConfig, season: list[list[Entry]]
+) -> None:
     """Bit for bit, by each system."""
     assert records(config, season, 0) == records(config, season, BEYOND)
 
 
-def evidence(config: RatingConfig, places: list[int], last: int, mu: Floats) -> Floats:
+def evidence(config: parameters.RatingConfig, places: list[int], last: int, mu: Floats) -> Floats:
     """Of a round of players in order of place."""
     entries = [((f"p{i}",), place) for i, place in enumerate(places)]
     wave = wave_among([read(config, *standings(entries, last))], mu, 60.0 + 0.1 * mu)
@@ -333,9 +323,9 @@ def evidence(config: RatingConfig, places: list[int], last: int, mu: Floats) -> 
 
 @cases("config", TIED, title_of)
 @cases("size", [SMALL + 1, 2000])
-def test_in_large_rounds_too(config: RatingConfig, size: int) -> None:
+def test_in_large_rounds_too(config: parameters.RatingConfig, size: int) -> None:
     """Which have kernels of their own."""
-    if isinstance(config, Thurstone):
+    if isinstance(config, parameters.Thurstone):
         size = min(size, 200)  # it takes n^1.5
     random = np.random.default_rng(size)
     places = np.sort(random.integers(1, size // 2, size - size // 5)).tolist()
@@ -350,9 +340,13 @@ def test_in_large_rounds_too(config: RatingConfig, size: int) -> None:
     gone=st.integers(2, 4), seed=st.integers(0, 2**32),
 )  # fmt: skip
 @settings(max_examples=20)
-@cases("config", [e for e in APART if not isinstance(e, PlackettLuce | Thurstone)], title_of)
+@cases(
+    "config",
+    [e for e in APART if not isinstance(e, parameters.PlackettLuce | parameters.Thurstone)],
+    title_of,
+)
 def test_not_compared_is_as_if_the_others_were_not_there(
-    config: RatingConfig, places: list[int], gone: int, seed: int
+    config: parameters.RatingConfig, places: list[int], gone: int, seed: int
 ) -> None:
     """For who did not finish. (Plackett-Luce and Thurstone rate a whole order at once.)"""
     mu = np.random.default_rng(seed).normal(1500.0, 200.0, len(places) + gone)
@@ -372,7 +366,7 @@ NUMBERS = {
 
 
 @cases("config", [each for each in APART if title_of(each) in NUMBERS], title_of)
-def test_not_compared_is_the_former_rule(config: RatingConfig) -> None:
+def test_not_compared_is_the_former_rule(config: parameters.RatingConfig) -> None:
     """Its numbers, where a whole order is rated at once."""
     mu = np.array([1700.0, 1500.0, 1450.0, 1600.0, 1400.0, 1900.0])
     read_in = read(config, *ranked([1, 2, 2, 0, 0, 0]))

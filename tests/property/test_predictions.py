@@ -11,31 +11,14 @@ from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy
-from stream_rater.rating.parameters import (
-    EloMMR,
-    Glicko,
-    RatingConfig,
-    TrueSkill,
-    TwoMoment,
-    fingerprint,
-)
-from stream_rater.rating.wins import (
-    Believed,
-    Forecast,
-    Performances,
-    forecast,
-    of_round,
-    of_rounds,
-    performances_of,
-    win_probabilities,
-)
+from stream_rater.rating import parameters, wins
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases
 
-CONFIGS: list[RatingConfig] = [
-    *SYSTEMS, TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0),
-    TwoMoment(draw_width=80.0), TwoMoment(draw_width=30.0, upset=0.1),
-    EloMMR(weight_limit=0.2, sigma_limit=80.0, upset=0.2),
+CONFIGS: list[parameters.RatingConfig] = [
+    *SYSTEMS, parameters.TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0),
+    parameters.TwoMoment(draw_width=80.0), parameters.TwoMoment(draw_width=30.0, upset=0.1),
+    parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, upset=0.2),
 ]  # fmt: skip
 """The systems as they are, and with draws, with upsets, and with both."""
 ROUNDING = 1e-9
@@ -44,16 +27,16 @@ ROUNDING = 1e-9
 class Lineup(NamedTuple):
     """Sides of any size, by one system."""
 
-    config: RatingConfig
+    config: parameters.RatingConfig
     sizes: list[int]
     share: Floats
     mu: Floats
     sigma: Floats
 
     @property
-    def performances(self) -> Performances:
+    def performances(self) -> wins.Performances:
         starts = np.append(0, np.cumsum(self.sizes))
-        return performances_of(self.config, starts, self.share, self.mu, self.sigma)
+        return wins.performances_of(self.config, starts, self.share, self.mu, self.sigma)
 
 
 @st.composite
@@ -76,7 +59,7 @@ def lineups(draw: st.DrawFn) -> Lineup:
 @given(lineups(), st.randoms(use_true_random=False))
 def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
     """They and ranks add up; of two sides the pair is all; the order of the sides means nothing."""
-    found, sides = forecast(some.performances), len(some.sizes)
+    found, sides = wins.forecast(some.performances), len(some.sizes)
     assert found.win.min() >= 0.0 and found.win.max() <= 1.0 and 0.0 <= found.draw <= 1.0
     assert found.win.sum() + found.draw == pytest.approx(1.0, abs=ROUNDING)
     assert found.draw == 0.0 or some.config.drawn_within > 0.0
@@ -92,16 +75,16 @@ def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
     certain = found.win > 1.0 - 1e-12  # never with upsets
     assert found.expected_rank[certain] == pytest.approx(1.0, abs=1e-6)
     mu, sigma, margin, upset = some.performances
-    of_two = forecast(Performances(mu[:2], sigma[:2], margin, upset))
+    of_two = wins.forecast(wins.Performances(mu[:2], sigma[:2], margin, upset))
     pair = [of_two.pairwise[0, 1], of_two.pairwise[1, 0]]
     assert of_two.win == pytest.approx(pair, abs=ROUNDING)
     order = np.arange(sides)
     random.shuffle(order)
-    wanted = Forecast(
+    wanted = wins.Forecast(
         found.win[order], found.draw, found.expected_rank[order],
         found.pairwise[np.ix_(order, order)], found.quality,
     )  # fmt: skip
-    turned = forecast(Performances(mu[order], sigma[order], margin, upset))
+    turned = wins.forecast(wins.Performances(mu[order], sigma[order], margin, upset))
     for one, other in zip(turned, wanted, strict=True):
         assert one == pytest.approx(other, abs=ROUNDING)
 
@@ -114,7 +97,10 @@ def test_who_is_better_wins_more(some: Lineup, more: float, random: Any) -> None
     side = int(np.repeat(np.arange(len(some.sizes)), some.sizes)[player])
     mu = some.mu.copy()
     mu[player] += more
-    before, after = forecast(some.performances), forecast(some._replace(mu=mu).performances)
+    before, after = (
+        wins.forecast(some.performances),
+        wins.forecast(some._replace(mu=mu).performances),
+    )
     gain = after.win - before.win
     assert gain[side] >= -2.0 * ROUNDING
     fewer_draws = before.draw - after.draw if some.config.upset else 0.0
@@ -130,11 +116,11 @@ def test_a_greater_variance_is_less_sure(some: Lineup, factor: float) -> None:
     """The factor multiplies the variance of each side, and brings each pair nearer to a coin."""
     starts = np.append(0, np.cumsum(some.sizes))
     columns = some.config, starts, some.share, some.mu, some.sigma
-    wide = performances_of(*columns, factor)
+    wide = wins.performances_of(*columns, factor)
     assert wide.mu == pytest.approx(some.performances.mu)
     if some.performances.sigma.min() > 1.0:
         assert wide.sigma**2 == pytest.approx(factor * some.performances.sigma**2)
-    one, other = (forecast(each._replace(margin=0.0)) for each in (some.performances, wide))
+    one, other = (wins.forecast(each._replace(margin=0.0)) for each in (some.performances, wide))
     off = ~np.eye(len(some.sizes), dtype=bool)
     sure = [np.abs(each.pairwise[off] - 0.5) for each in (one, other)]
     assert (sure[1] <= sure[0] + 1e-12).all()
@@ -150,8 +136,8 @@ upsets = st.floats(0.0, 0.2)
 
 def predicted(gap: float, sigma: float, width: float, upset: float) -> tuple[float, float, float]:
     """P(win), P(draw) and P(loss) of a side whose mean is `gap` above that of the other."""
-    first, second = win_probabilities(
-        Performances(np.array([gap, 0.0]), np.full(2, sigma), width, upset)
+    first, second = wins.win_probabilities(
+        wins.Performances(np.array([gap, 0.0]), np.full(2, sigma), width, upset)
     ).tolist()
     return first, 1.0 - first - second, second
 
@@ -178,18 +164,18 @@ def test_upsets_in_a_round_of_many_sides(
     mu: list[float], sigma: float, width: float, upset: float
 ) -> None:
     """Alone and with other rounds: a part of the winners is dealt evenly, and no draw changes."""
-    sides = Performances(np.array(mu), np.full(len(mu), sigma), width)
-    usual = win_probabilities(sides)
+    sides = wins.Performances(np.array(mu), np.full(len(mu), sigma), width)
+    usual = wins.win_probabilities(sides)
     due = (1.0 - 2.0 * upset) * usual + 2.0 * upset * usual.sum() / len(mu)
-    assert win_probabilities(sides._replace(upset=upset)) == pytest.approx(due, abs=ROUNDING)
-    many = Performances(
+    assert wins.win_probabilities(sides._replace(upset=upset)) == pytest.approx(due, abs=ROUNDING)
+    many = wins.Performances(
         np.append(sides.mu, [0.0, 1.0]), np.append(sides.sigma, [0.0, 1.0]), width, upset
     )
     starts = np.array([0, len(mu), len(mu) + 2])
     margins = np.full(2, width)
     for found in (
-        of_rounds(starts, many),
-        of_rounds(starts, many._replace(margin=9), margins=margins),
+        wins.of_rounds(starts, many),
+        wins.of_rounds(starts, many._replace(margin=9), margins=margins),
     ):
         assert found[: len(mu)] == pytest.approx(due, abs=2e-5)
 
@@ -221,19 +207,19 @@ def test_what_is_scored_is_what_is_predicted(
 
 # --- ladders --------------------------------------------------------------------------------------
 
-LADDERS: list[RatingConfig] = [
-    TwoMoment(), Glicko(beta=250.0, sigma_drift=30.0),
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=40.0),
+LADDERS: list[parameters.RatingConfig] = [
+    parameters.TwoMoment(), parameters.Glicko(beta=250.0, sigma_drift=30.0),
+    parameters.TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=40.0),
 ]  # fmt: skip
 
 
 @cases("config", LADDERS)
-def test_a_ladder_predicts_by_its_three_numbers(config: RatingConfig) -> None:
+def test_a_ladder_predicts_by_its_three_numbers(config: parameters.RatingConfig) -> None:
     """Of two who have played. They change no fingerprint, because they change no rating."""
-    players = Believed(np.array([1600.0, 1500.0]), np.array([90.0, 120.0]), np.full(2, 9))
+    players = wins.Believed(np.array([1600.0, 1500.0]), np.array([90.0, 120.0]), np.full(2, 9))
     duel = np.arange(3), np.ones(2), players
     changed = structs.replace(config, variance_factor=2.0, draw_width=60.0, upset=0.1)
-    found = of_round(changed, *duel)
+    found = wins.of_round(changed, *duel)
     sigmas, noise = config.chances.sigmas, config.chances.noise
     variance = 2.0 * sum(sigmas * each**2 + noise for each in (90, 120))
     win, draw, loss = predicted(100.0, math.sqrt(0.5 * variance), 60.0, 0.1)
@@ -241,6 +227,6 @@ def test_a_ladder_predicts_by_its_three_numbers(config: RatingConfig) -> None:
     assert found.draw == pytest.approx(draw, abs=ROUNDING)
     assert found.pairwise[0, 1] == pytest.approx(win, abs=ROUNDING)
     assert found.expected_rank[0] == pytest.approx(1.0 + loss + 0.5 * draw, abs=ROUNDING)
-    assert fingerprint(changed) == fingerprint(config)
-    doubled = of_round(structs.replace(changed, variance_factor=1.0), *duel, 2.0)
+    assert parameters.fingerprint(changed) == parameters.fingerprint(config)
+    doubled = wins.of_round(structs.replace(changed, variance_factor=1.0), *duel, 2.0)
     assert doubled.win == pytest.approx(found.win), "the caller's factor multiplies the ladder's"

@@ -16,14 +16,9 @@ from stream_rater.config.ladders import ANY_LADDER, Ladders, any_ladder
 from stream_rater.contract.record import Player, Record
 from stream_rater.evaluation.evaluation import Contender, evaluate
 from stream_rater.evaluation.season import Session, before, sessions_of
+from stream_rater.operations import corrected_rebuild
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.bulk_waves import SeedWave
-from stream_rater.operations.corrected_rebuild import (
-    CorrectionTraces,
-    LastPublished,
-    corrected_ladders,
-    editions,
-)
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record as belief_record
@@ -130,16 +125,18 @@ def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     refused = a_correction("round-voided", round_id="nowhere")
     log = records([*GIVEN[:4], refused])
     cutoff = cutoff_of({"c": 2}, len(log))
-    (edition,) = editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
-    traces = CorrectionTraces({}, cutoff, edition, LADDERS)
+    (edition,) = corrected_rebuild.editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
+    traces = corrected_rebuild.CorrectionTraces({}, cutoff, edition, LADDERS)
     work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
     work.feed(log)
     found = dict(chain.from_iterable(work.beliefs()))
     assert found == replayed(log, LADDERS, edition.verdicts)
 
 
-@cases("published", [LastPublished(1, 1512.0, 170.0), None])
-def test_a_correction_in_progress_that_reached_a_player(published: LastPublished | None) -> None:
+@cases("published", [corrected_rebuild.LastPublished(1, 1512.0, 170.0), None])
+def test_a_correction_in_progress_that_reached_a_player(
+    published: corrected_rebuild.LastPublished | None,
+) -> None:
     """The rebuilt belief has what was last published, or the initial values."""
     voided = a_correction("round-voided", round_id="r1")
     log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
@@ -148,10 +145,10 @@ def test_a_correction_in_progress_that_reached_a_player(published: LastPublished
     corrected = replayed(log, LADDERS, whole)[player]
     cutoff = cutoff_of({}, 2)  # the correction's offset is not committed
     cutoff.corrected[player] = 2, corrected
-    (edition,) = editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
+    (edition,) = corrected_rebuild.editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
     assert not edition.verdicts.edits
-    assert corrected_ladders(edition.verdicts, cutoff) == {LADDER}
-    traces = CorrectionTraces(
+    assert corrected_rebuild.corrected_ladders(edition.verdicts, cutoff) == {LADDER}
+    traces = corrected_rebuild.CorrectionTraces(
         {} if published is None else {player: published}, cutoff, edition, LADDERS
     )
     work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
@@ -168,9 +165,9 @@ def test_a_removed_round_is_not_applied_again() -> None:
     voided = a_correction("round-voided", round_id="r1")
     log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
     cutoff = cutoff_of({}, len(log))
-    (edition,) = editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
-    published = {(LADDER, "a"): LastPublished(2, 1512.0, 170.0)}
-    traces = CorrectionTraces(published, cutoff, edition, LADDERS)
+    (edition,) = corrected_rebuild.editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
+    published = {(LADDER, "a"): corrected_rebuild.LastPublished(2, 1512.0, 170.0)}
+    traces = corrected_rebuild.CorrectionTraces(published, cutoff, edition, LADDERS)
     work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
     work.feed(log)
     found = dict(chain.from_iterable(work.beliefs()))

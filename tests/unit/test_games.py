@@ -11,18 +11,7 @@ from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, OwnSystem
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session
-from tests.benchmarks.lab import games
-from tests.benchmarks.lab.forward import (
-    PARTS,
-    Candidate,
-    Fitted,
-    Gain,
-    Scored,
-    Variant,
-    fit,
-    followed,
-    parts_of,
-)
+from tests.benchmarks.lab import forward, games
 from tests.benchmarks.lab.game import Game, Kind, deal_teams, games_of, season
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
@@ -88,16 +77,16 @@ def scored(loss: Floats, order: Floats) -> Floats:
     return found
 
 
-def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
-    variant = Variant(
+def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> forward.Fitted:
+    variant = forward.Variant(
         tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last=Calibration(),
         first_log_loss=first_log_loss,
         order=None, order_all=None, log_loss=log_loss, brier=None,
         calibration_error=None, us_update=1.0, failed_rounds=0,
     )  # fmt: skip
     by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
-    gain = Gain(default=None, calibrated=None, tuned=None, validated=None, followed=None)
-    return Fitted(system=system, variants=[by_default, variant], gain=gain)
+    gain = forward.Gain(default=None, calibrated=None, tuned=None, validated=None, followed=None)
+    return forward.Fitted(system=system, variants=[by_default, variant], gain=gain)
 
 
 def test_ours_is_one_for_all_and_else_the_one_with_the_least_log_loss_at_first() -> None:
@@ -132,7 +121,7 @@ def test_verdicts_have_the_right_sign() -> None:
     assert {v.ours for v in found} == {"glicko"}
 
 
-def of_both(loss: Floats, order: Floats) -> Scored:
+def of_both(loss: Floats, order: Floats) -> forward.Scored:
     """The same by the first guess and tuned."""
     return dict.fromkeys((DEFAULT, LOG_LOSS), scored(loss, order))
 
@@ -148,10 +137,10 @@ def turned(session: Session) -> Session:
 
 def test_no_later_round_has_a_say() -> None:
     """Whatever happens from a round on, those before it are predicted alike."""
-    mine, scored = fit(GLICKO, game(LONG), 30)
+    mine, scored = forward.fit(GLICKO, game(LONG), 30)
     for until in (15, 60, 100):
         other = [*LONG[:until], *map(turned, LONG[until:])]
-        theirs, others = fit(GLICKO, game(other), 30)
+        theirs, others = forward.fit(GLICKO, game(other), 30)
         for one, another in zip(mine.variants, theirs.variants, strict=True):
             assert one.log_loss != another.log_loss
         assert mine.won == theirs.won
@@ -165,27 +154,32 @@ def test_no_later_round_has_a_say() -> None:
 def test_the_first_part_has_a_say() -> None:
     """Other rounds there, other predictions of all later ones."""
     other = [*map(turned, LONG[:7]), *LONG[7:]]
-    (_, mine), (_, theirs) = fit(GLICKO, game(LONG), 20), fit(GLICKO, game(other), 20)
+    (_, mine), (_, theirs) = (
+        forward.fit(GLICKO, game(LONG), 20),
+        forward.fit(GLICKO, game(other), 20),
+    )
     assert not np.array_equal(mine[LOG_LOSS][:2], theirs[LOG_LOSS][:2])
 
 
-def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[Candidate]:
-    return [Candidate([0.1 * i], cost, np.array(each), since) for i, each in enumerate(losses)]
+def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[forward.Candidate]:
+    return [
+        forward.Candidate([0.1 * i], cost, np.array(each), since) for i, each in enumerate(losses)
+    ]
 
 
 def test_the_best_so_far_predicts_the_next_part() -> None:
     """Later points predict later rounds; who was worse at first, or far, must make up for it."""
     ones = [1.0] * 30
     turning = [0.9] * 10 + [1.5] * 20
-    chosen = followed(candidates(ones, turning), 0, np.arange(30))
-    assert len(parts_of(np.arange(30))) == PARTS == 30
+    chosen = forward.followed(candidates(ones, turning), 0, np.arange(30))
+    assert len(forward.parts_of(np.arange(30))) == forward.PARTS == 30
     assert chosen.tolist() == [0] + [1] * 11 + [0] * 18
-    assert followed(candidates(ones, turning), 1, np.arange(30))[0] == 1
+    assert forward.followed(candidates(ones, turning), 1, np.arange(30))[0] == 1
     one, two = candidates(ones, [0.5] * 30)
-    chosen = followed([one, two._replace(since=12)], 0, np.arange(30))
+    chosen = forward.followed([one, two._replace(since=12)], 0, np.arange(30))
     assert chosen.tolist() == [0] * 12 + [1] * 18
     near, far = candidates(ones, [0.9] * 30)
-    chosen = followed([near, far._replace(cost=0.55)], 0, np.arange(30))
+    chosen = forward.followed([near, far._replace(cost=0.55)], 0, np.arange(30))
     assert chosen.tolist() == [0] * 6 + [1] * 24
 
 
@@ -194,10 +188,10 @@ def test_no_round_has_a_say_in_its_own_prediction() -> None:
     random = np.random.default_rng(3)
     losses = random.normal(1.0, 0.3, (4, 90))
     numbers = np.arange(90)
-    before = followed(candidates(*losses.tolist()), 2, numbers)
-    for start, _ in parts_of(numbers):
+    before = forward.followed(candidates(*losses.tolist()), 2, numbers)
+    for start, _ in forward.parts_of(numbers):
         changed = losses.copy()
         changed[:, start:] = random.normal(1.0, 3.0, (4, 90 - start))
-        after = followed(candidates(*changed.tolist()), 2, numbers)
+        after = forward.followed(candidates(*changed.tolist()), 2, numbers)
         assert after[: start + 1].tolist() == before[: start + 1].tolist()
     assert len(set(before.tolist())) > 1

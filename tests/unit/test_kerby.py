@@ -14,24 +14,10 @@ from hypothesis import strategies as st
 from scipy.integrate import quad, solve_ivp
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import stages
-from stream_rater.rating.kernels import plackett_luce, thurstone
-from stream_rater.rating.kernels.climb import (
-    CHOICES,
-    EXPONENTIAL,
-    GAUSSIAN,
-    interpolate,
-    order_gradient,
-)
+from stream_rater.rating import parameters, stages
+from stream_rater.rating.kernels import climb, plackett_luce, thurstone
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
-from stream_rater.rating.parameters import (
-    BadParameters,
-    RatingConfig,
-    fingerprint,
-    for_fingerprint,
-    from_builtins,
-)
 from tests.rounds import ranked, read, wave_of
 
 SYSTEMS = {
@@ -47,13 +33,15 @@ NORMALS = ("elo gaussian", "pairwise-elo gaussian", "thurstone")
 PRECISION = 1e-8  # Thurstone's grid, for few players.
 
 
-def config(name: str, **fields: Any) -> RatingConfig:
+def config(name: str, **fields: Any) -> parameters.RatingConfig:
     table = {"system": name.split(maxsplit=1)[0], "learning_rate": 0.25, "initial_mu": 0.0}
     table["history"] = "full"  # unrounded
-    return from_builtins({**table, **SYSTEMS[name], **fields})
+    return parameters.from_builtins({**table, **SYSTEMS[name], **fields})
 
 
-def rate(conf: RatingConfig, standings: list[Any], mu: dict[str, float], **fields: Any) -> Any:
+def rate(
+    conf: parameters.RatingConfig, standings: list[Any], mu: dict[str, float], **fields: Any
+) -> Any:
     """New rating by player, after one round."""
     found = read(conf, *standings, **fields)
     header = newcomers(len(found.players), 0, conf.initial_mu, conf.initial_sigma).header
@@ -62,7 +50,9 @@ def rate(conf: RatingConfig, standings: list[Any], mu: dict[str, float], **field
     return dict(zip(found.players, evidence[:, 1].tolist(), strict=True))
 
 
-def gains(conf: RatingConfig, places: list[int], mu: list[float], **fields: Any) -> list[float]:
+def gains(
+    conf: parameters.RatingConfig, places: list[int], mu: list[float], **fields: Any
+) -> list[float]:
     names = [f"p{i}" for i in range(len(places))]
     before = dict(zip(names, mu, strict=True))
     after = rate(conf, ranked(places, names), before, **fields)
@@ -150,7 +140,7 @@ def test_learning_rate_weight_and_scale() -> None:
     knots, rates = np.array(table).T.copy()
     at = np.array([-5.0, 0.0, 0.25, 1.0, 1.5, 2.0, 7.0])
     expected = np.interp(at, knots, rates).tolist()
-    assert [interpolate(x, knots, rates) for x in at] == pytest.approx(expected, abs=1e-15)
+    assert [climb.interpolate(x, knots, rates) for x in at] == pytest.approx(expected, abs=1e-15)
     for name in SYSTEMS:
         one = gains(config(name, learning_rate=1.0), [2, 1, 3], [0.25, 1.5, 3.0])
         found = gains(config(name, learning_rate=table), [2, 1, 3], [0.25, 1.5, 3.0])
@@ -206,8 +196,8 @@ def test_nonsense_is_refused_with_its_place() -> None:
         {"model": "cauchy"}, {"pairs": "best"}, {"orientation": "first"},
     ]  # fmt: skip
     for change in nonsense:
-        with pytest.raises(BadParameters, match=next(iter(change))) as refusal:
-            from_builtins({"system": "pairwise-elo", "learning_rate": 1.0, **change})
+        with pytest.raises(parameters.BadParameters, match=next(iter(change))) as refusal:
+            parameters.from_builtins({"system": "pairwise-elo", "learning_rate": 1.0, **change})
         assert "\n" not in str(refusal.value)
 
 
@@ -257,9 +247,9 @@ class Gumbel:
 
 
 MODELS: dict[str, tuple[Any, type[Exponential | Normal | Gumbel], int]] = {
-    "plackett-luce": (plackett_luce.gradient, Exponential, EXPONENTIAL),
-    "plackett-luce first": (plackett_luce.gradient_of_choices, Gumbel, CHOICES),
-    "thurstone": (thurstone.gradient, Normal, GAUSSIAN),
+    "plackett-luce": (plackett_luce.gradient, Exponential, climb.EXPONENTIAL),
+    "plackett-luce first": (plackett_luce.gradient_of_choices, Gumbel, climb.CHOICES),
+    "thurstone": (thurstone.gradient, Normal, climb.GAUSSIAN),
 }
 DIFFERENCE = 1e-4
 REFERENCE = 1e-7
@@ -362,8 +352,8 @@ def test_ratings_far_apart_give_the_most_likely_performances() -> None:
 def test_the_orientations_of_plackett_luce() -> None:
     """Each is the other with order and scale reversed; the default is not in the fingerprint."""
     last, first = (config("plackett-luce", orientation=each) for each in ("last", "first"))
-    assert "orientation" not in for_fingerprint(last)
-    assert fingerprint(first) != fingerprint(last)
+    assert "orientation" not in parameters.for_fingerprint(last)
+    assert parameters.fingerprint(first) != parameters.fingerprint(last)
     random = np.random.default_rng(2)
     for n in (2, 3, 8, 40):
         mu, places = random.normal(0.0, 2.0, n), sorted(random.integers(1, n, n).tolist())
@@ -381,7 +371,7 @@ def test_a_tie_is_half_of_two_orders() -> None:
     x = np.array([1.0, 0.2, 0.7, 0.7, -0.5])
     lo, hi = np.array([0, 1, 1, 1, 4]), np.array([0, 3, 3, 3, 4])
     for model, (gradient, _, likelihood) in MODELS.items():
-        found = order_gradient(x, lo, hi, 5, likelihood)
+        found = climb.order_gradient(x, lo, hi, 5, likelihood)
         g, mean = np.empty(5), np.zeros(5)
         for order in ([0, 1, 2, 3, 4], [0, 3, 2, 1, 4]):
             gradient(x[order], 5, g)

@@ -12,19 +12,11 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.progress import READ_AHEAD
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    Poll,
-    Polled,
-    Publish,
-    ReadPriors,
-    Scatter,
-    ShardEnds,
-)
 from stream_rater.pipeline.updater.updater import Updater
 from tests.builders.machines import ByHand, Recorder
 from tests.rounds import as_json, ranked
@@ -43,13 +35,13 @@ def hand() -> ByHand:
     return hand
 
 
-def asked(effect: ReadPriors) -> set[str]:
+def asked(effect: ports.ReadPriors) -> set[str]:
     return {player for players in effect.players.values() for _, player in players}
 
 
 def sent(hand: ByHand, *ends: int) -> list[str]:
     """Acknowledge the parts in hand, each shard's so that they end there; whose they are."""
-    messages = hand.expect(Scatter).parts
+    messages = hand.expect(ports.Scatter).parts
     parts_sent(hand, *[ends[shard] - 1 for shard, _ in messages])
     return [player for _, data in messages for player in schema.decode(data).players]
 
@@ -63,7 +55,7 @@ def read_all(hand: ByHand) -> None:
     """All pieces' priors, everybody's new, up to the first thing done with them."""
     for _ in range(3):
         priors(hand)
-        if isinstance(hand.effect, Poll):
+        if isinstance(hand.effect, ports.Poll):
             read(hand)
 
 
@@ -83,19 +75,21 @@ def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
     read(hand, LARGE)
     read_all(hand)
     got = sent(hand, 10, 10)
-    hand.answer(Poll, Polled(0.0), timeout_s=pytest.approx(0.011))  # the store has work for longer
+    hand.answer(
+        ports.Poll, ports.Polled(0.0), timeout_s=pytest.approx(0.011)
+    )  # the store has work for longer
     look(hand, 0)
     got += sent(hand, 11, 11)
     read(hand)
     look(hand, 9)
-    hand.answer(Poll, Polled(0.0, records=[SMALL]), no_fetch=False)
+    hand.answer(ports.Poll, ports.Polled(0.0, records=[SMALL]), no_fetch=False)
     assert asked(priors(hand, applied=9)) == {"a", "b"}
     assert sorted(sent(hand, 20, 20)) == ["a", "b"]
-    hand.answer(CommitSource, offsets={1: 1})
+    hand.answer(ports.CommitSource, offsets={1: 1})
     read(hand)
     look(hand, 10)
     got += sent(hand, 30, 30)
-    hand.answer(CommitSource, offsets={0: 1})
+    hand.answer(ports.CommitSource, offsets={0: 1})
     assert sorted(got) == sorted(MANY)
 
 
@@ -104,11 +98,11 @@ def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
     found = dict[str, Floats]()
     read(machine, large)
     end = 0
-    while not isinstance(machine.effect, CommitSource):
+    while not isinstance(machine.effect, ports.CommitSource):
         end += 10
-        if isinstance(machine.effect, ReadPriors):
+        if isinstance(machine.effect, ports.ReadPriors):
             priors(machine, applied=end)
-        elif isinstance(machine.effect, Scatter):
+        elif isinstance(machine.effect, ports.Scatter):
             for _, data in machine.effect.parts:
                 part = schema.decode(data)
                 found |= dict(zip(part.players, part.evidence, strict=True))
@@ -132,15 +126,15 @@ def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
     read(hand, LARGE)
     read_all(hand)
     sent(hand, 10, 10)
-    hand.answer(Poll, Polled(0.0, lost=frozenset({0})))
-    hand.answer(Poll, Polled(0.0, gained=frozenset({0})))
+    hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset({0})))
+    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset({0})))
     opened(hand, committed={0: 0}, ends=(10, 10))
     read(hand, LARGE)
     look(hand, 9)
     read(hand)
     look(hand, 10)
     assert asked(priors(hand, applied=10)) == set(MANY[:WAVE])
-    hand.answer(Poll, Polled(0.0, lost=frozenset({1})))
+    hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset({1})))
     assert asked(priors(hand, applied=10)) == set(MANY[WAVE : 2 * WAVE])
 
 
@@ -152,8 +146,8 @@ def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
     priors(hand)
     read(hand)
     priors(hand, last=9)
-    hand.answer(ShardEnds, [6, 7])
-    hand.answer(CommitSource, offsets={0: 1})
+    hand.answer(ports.ShardEnds, [6, 7])
+    hand.answer(ports.CommitSource, offsets={0: 1})
 
 
 def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
@@ -162,9 +156,9 @@ def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
     *several, last = [a_round(number, *each) for number, each in enumerate(names)]
     read(hand, *several)
     assert asked(priors(hand)) == set(names[0][:WAVE])
-    hand.answer(Poll, Polled(0.0, records=[last]), paused=frozenset())
+    hand.answer(ports.Poll, ports.Polled(0.0, records=[last]), paused=frozenset())
     assert asked(priors(hand)) == set(names[0][WAVE:])
-    hand.expect(Poll, no_fetch=False, paused=frozenset([0]))
+    hand.expect(ports.Poll, no_fetch=False, paused=frozenset([0]))
 
 
 def test_it_is_watched_and_counted_once() -> None:
@@ -213,7 +207,7 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     while rated < CROWD:
         for i in (*(0,) * 10, 1):
             worker, machine, effect = machines[i]
-            if isinstance(effect, Publish):
+            if isinstance(effect, ports.Publish):
                 rounds = [each.event_id.decode().split(":")[1] for each in effect.events]
                 rated += rounds.count("large")
                 waited += [rated - reported_at.pop(each) for each in {*rounds} - {"large"}]

@@ -11,19 +11,8 @@ from stream_rater.evaluation.calibrating import pairs_of
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import scores_of
 from stream_rater.rating.normal import below
-from tests.benchmarks.lab import peers
+from tests.benchmarks.lab import peers, plain
 from tests.benchmarks.lab.peers import PeerConfig, model_of, peer_module, peer_run
-from tests.benchmarks.lab.plain import (
-    DAY_S,
-    INITIAL,
-    PROVISIONAL,
-    SCALE,
-    Elo,
-    EloRating,
-    Glicko2,
-    Glicko2Rating,
-    _opponents,
-)
 from tests.builders.cases import cases
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
@@ -110,17 +99,17 @@ def test_who_did_not_finish_ties_for_last(peer: str) -> None:
 
 # --- plain Elo and Glicko-2 -----------------------------------------------------------------------
 
-SYSTEMS: list[Any] = [Elo(), Glicko2()]
+SYSTEMS: list[Any] = [plain.Elo(), plain.Glicko2()]
 
 
 def test_the_authors_example_of_glicko_2() -> None:
     """1500 (200) beats 1400 (30), loses to 1550 (100) and 1700 (300): 1464.06 (151.52)."""
-    system = Glicko2(tau=0.5)
-    player = Glicko2Rating(1500.0, 200.0, 0.06, None)
+    system = plain.Glicko2(tau=0.5)
+    player = plain.Glicko2Rating(1500.0, 200.0, 0.06, None)
     precision = surprise = 0.0
     for mu, deviation, score in ((1400.0, 30.0, 1.0), (1550.0, 100.0, 0.0), (1700.0, 300.0, 0.0)):
-        g = 1.0 / math.sqrt(1.0 + 3.0 * (deviation / SCALE) ** 2 / math.pi**2)
-        chance = 1.0 / (1.0 + math.exp(-g * (1500.0 - mu) / SCALE))
+        g = 1.0 / math.sqrt(1.0 + 3.0 * (deviation / plain.SCALE) ** 2 / math.pi**2)
+        chance = 1.0 / (1.0 + math.exp(-g * (1500.0 - mu) / plain.SCALE))
         precision += g * g * chance * (1.0 - chance)
         surprise += g * (score - chance)
     assert 1.0 / precision == pytest.approx(1.7785, abs=1e-3)
@@ -133,27 +122,27 @@ def test_the_authors_example_of_glicko_2() -> None:
 
 def test_elo_by_hand() -> None:
     """1600 beats 1500 and gains K (1 - .640065); K falls with rounds from 40 for newcomers."""
-    ann, bob = EloRating(1600.0, 0), EloRating(1500.0, PROVISIONAL)
-    (won,), (lost,) = Elo(k=20.0, k_first=40.0).rate([[ann], [bob]], [1, 2], 0.0)
+    ann, bob = plain.EloRating(1600.0, 0), plain.EloRating(1500.0, plain.PROVISIONAL)
+    (won,), (lost,) = plain.Elo(k=20.0, k_first=40.0).rate([[ann], [bob]], [1, 2], 0.0)
     assert won.mu == pytest.approx(1600.0 + 40.0 * 0.359935, abs=1e-4) and won.rounds == 1
     assert lost.mu == pytest.approx(1500.0 - 20.0 * 0.359935, abs=1e-4)
-    found = [Elo(k=10.0, k_first=40.0)._k(rounds) for rounds in range(2 * PROVISIONAL)]
-    assert found[0] == 40.0 and found[PROVISIONAL // 2] == 25.0
-    assert all(a > b for a, b in pairwise(found[: PROVISIONAL + 1]))
-    assert set(found[PROVISIONAL:]) == {10.0}
+    found = [plain.Elo(k=10.0, k_first=40.0)._k(rounds) for rounds in range(2 * plain.PROVISIONAL)]
+    assert found[0] == 40.0 and found[plain.PROVISIONAL // 2] == 25.0
+    assert all(a > b for a, b in pairwise(found[: plain.PROVISIONAL + 1]))
+    assert set(found[plain.PROVISIONAL :]) == {10.0}
 
 
 def test_rounds_of_many() -> None:
     """Elo averages over opponents; by Glicko-2, four draws of five equals are two games each."""
-    team = [EloRating(INITIAL, PROVISIONAL)]
-    after = Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
-    assert [each.mu - INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])
-    system, precision = Glicko2(initial_volatility=1e-6), dict[int, float]()
+    team = [plain.EloRating(plain.INITIAL, plain.PROVISIONAL)]
+    after = plain.Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
+    assert [each.mu - plain.INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])
+    system, precision = plain.Glicko2(initial_volatility=1e-6), dict[int, float]()
     for count in (2, 5):
         (one, *_) = system.rate([[system.newcomer()]] * count, [1] * count, 0.0)
         precision[count] = one[0].deviation ** -2 - 350.0**-2
     assert precision[5] == pytest.approx(2.0 * precision[2], rel=1e-6)
-    assert list(_opponents([1, 1, 3])) == [
+    assert list(plain._opponents([1, 1, 3])) == [
         [(1, 0.5), (2, 1.0)], [(0, 0.5), (2, 1.0)], [(0, 0.0), (1, 0.0)],
     ]  # fmt: skip
 
@@ -161,24 +150,26 @@ def test_rounds_of_many() -> None:
 def test_deviations_grow_by_rounds_or_by_days() -> None:
     """By one period a round, or by the days since the player's last round, up to a newcomer's."""
 
-    def rated(system: Glicko2, last_s: float | None, now_s: float) -> float:
-        away = Glicko2Rating(1500.0, 60.0, 0.06, last_s)
-        there = Glicko2Rating(1500.0, 60.0, 0.06, last_s)
+    def rated(system: plain.Glicko2, last_s: float | None, now_s: float) -> float:
+        away = plain.Glicko2Rating(1500.0, 60.0, 0.06, last_s)
+        there = plain.Glicko2Rating(1500.0, 60.0, 0.06, last_s)
         return system.rate([[away], [there]], [1, 2], now_s)[0][0].deviation
 
-    by_days, by_rounds = Glicko2(period_days=30.0), Glicko2()
-    assert rated(by_days, 0.0, 30.0 * DAY_S) == pytest.approx(rated(by_rounds, 0.0, 1e9), rel=1e-9)
+    by_days, by_rounds = plain.Glicko2(period_days=30.0), plain.Glicko2()
+    assert rated(by_days, 0.0, 30.0 * plain.DAY_S) == pytest.approx(
+        rated(by_rounds, 0.0, 1e9), rel=1e-9
+    )
     assert rated(by_days, 0.0, 0.0) == rated(by_days, None, 1e9) == rated(by_days, 5.0, 0.0)
-    assert rated(by_days, 0.0, 0.0) < rated(by_days, 0.0, 300.0 * DAY_S) < 350.0
+    assert rated(by_days, 0.0, 0.0) < rated(by_days, 0.0, 300.0 * plain.DAY_S) < 350.0
     newcomers = [[by_days.newcomer()], [by_days.newcomer()]]
     most = by_days.rate(newcomers, [1, 2], 0.0)[0][0].deviation
-    g2 = 1.0 / (1.0 + 3.0 * (60.0 / SCALE) ** 2 / math.pi**2)
-    due = 1.0 / math.sqrt(350.0**-2 + 0.25 * g2 / SCALE**2)
+    g2 = 1.0 / (1.0 + 3.0 * (60.0 / plain.SCALE) ** 2 / math.pi**2)
+    due = 1.0 / math.sqrt(350.0**-2 + 0.25 * g2 / plain.SCALE**2)
     assert rated(by_days, 0.0, 1e12) == pytest.approx(due)
     assert most > rated(by_days, 0.0, 1e12)
 
 
-@cases("system", [*SYSTEMS, Glicko2(period_days=0.5)])
+@cases("system", [*SYSTEMS, plain.Glicko2(period_days=0.5)])
 def test_a_season_is_rated_round_by_round(system: Any) -> None:
     """Each round is predicted before it is rated, at its time, and those who did not finish tie."""
     lines = [
@@ -194,7 +185,7 @@ def test_a_season_is_rated_round_by_round(system: Any) -> None:
         names = [f"p{i % 3}", "bob", "cy"]
         teams = [[ratings[name]] for name in names]
         wanted += [system.side(team) for team in teams]
-        time_s = run.sides.number[i] * DAY_S
+        time_s = run.sides.number[i] * plain.DAY_S
         for name, (rated,) in zip(names, system.rate(teams, [1, 9, 9], time_s), strict=True):
             ratings[name] = rated
     assert run.sides.mu.tolist() == pytest.approx([side.mu for side in wanted])

@@ -8,6 +8,7 @@ from stream_rater.columns.player_map import TAKEN, Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import progress as module
 from stream_rater.pipeline.estimator.priors import CACHE_BYTES
 from stream_rater.pipeline.estimator.progress import (
@@ -16,18 +17,6 @@ from stream_rater.pipeline.estimator.progress import (
     GATHER_S,
     Progress,
     most_rows_of,
-)
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    LogStarts,
-    Poll,
-    Polled,
-    Position,
-    ReadAgain,
-    ReadBeliefs,
-    ReadPriors,
-    Scatter,
-    StoredShard,
 )
 from tests.builders.machines import ByHand, Recorder
 from tests.unit.test_estimator import (
@@ -166,7 +155,7 @@ def test_how_long_polls_wait() -> None:
     timeouts = []
     for _ in range(1200):
         priors(hand, applied=4)
-        timeouts.append(hand.answer(Poll, Polled(0.0)).timeout_s)
+        timeouts.append(hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s)
     assert timeouts[0] == BUSY_S
     assert max(timeouts) == timeouts[-1] == 0.1
     assert timeouts == sorted(timeouts)
@@ -177,11 +166,11 @@ def test_how_long_polls_wait() -> None:
     for count in (FEW_ROUNDS, FEW_ROUNDS + 1, FEW_ROUNDS):
         rounds = [round_at(offset + i, f"{offset + i}x", f"{offset + i}y") for i in range(count)]
         offset += count
-        gathered.append(hand.answer(Poll, Polled(0.0, records=rounds)).gather_s)
+        gathered.append(hand.answer(ports.Poll, ports.Polled(0.0, records=rounds)).gather_s)
         priors(hand)
-        parts_sent(hand, *range(len(hand.expect(Scatter).parts)))
-        hand.answer(CommitSource)
-    gathered.append(hand.expect(Poll).gather_s)
+        parts_sent(hand, *range(len(hand.expect(ports.Scatter).parts)))
+        hand.answer(ports.CommitSource)
+    gathered.append(hand.expect(ports.Poll).gather_s)
     assert gathered == [0.0, 0.0, GATHER_S, 0.0]
 
 
@@ -193,7 +182,7 @@ def send_pair(
     read(hand, round_at(number, *names), now_s=now_s)
     priors(hand)
     parts_sent(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
-    hand.answer(CommitSource)
+    hand.answer(ports.CommitSource)
 
 
 def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
@@ -224,13 +213,13 @@ def test_polls_do_not_wait_between_pieces_of_a_correction() -> None:
     owning(hand, 0)
     value, kind = b'{"ladder": "ladder-0", "round_id": "r7"}', b"round-voided"
     read(hand, Record(0, 1, value, ((EVENT_TYPE, kind),), received_s=4e9))
-    hand.answer(LogStarts, {0: 0})
-    hand.answer(ReadAgain, [round_at(0, "a", "b")])
-    assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
-    hand.answer(ReadAgain, [])
-    assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
-    hand.answer(CommitSource)
-    assert [hand.answer(Poll, Polled(0.0)).timeout_s for _ in range(2)] == [BUSY_S, 0.1]
+    hand.answer(ports.LogStarts, {0: 0})
+    hand.answer(ports.ReadAgain, [round_at(0, "a", "b")])
+    assert hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s == BUSY_S
+    hand.answer(ports.ReadAgain, [])
+    assert hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s == BUSY_S
+    hand.answer(ports.CommitSource)
+    assert [hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s for _ in range(2)] == [BUSY_S, 0.1]
 
 
 def test_polls_do_not_wait_while_many_rounds_can_go_on() -> None:
@@ -243,25 +232,28 @@ def test_polls_do_not_wait_while_many_rounds_can_go_on() -> None:
         first = 100 * number
         rounds = [round_at(first + i, *pair) for i, pair in enumerate([*crowd, *again])]
         read(hand, *rounds, now_s=float(number))
-        while not isinstance(hand.effect, Poll):
+        while not isinstance(hand.effect, ports.Poll):
             answered(hand)
-        waits.append((hand.expect(Poll).timeout_s, hand.expect(Poll).gather_s))
-        while hand.expect(Poll).timeout_s != 0.1:
+        waits.append((hand.expect(ports.Poll).timeout_s, hand.expect(ports.Poll).gather_s))
+        while hand.expect(ports.Poll).timeout_s != 0.1:
             read(hand, now_s=float(number))
-            while not isinstance(hand.effect, Poll):
+            while not isinstance(hand.effect, ports.Poll):
                 answered(hand)
     assert waits == [(BUSY_S, GATHER_S), (0.0, 0.0)]
 
 
 def answered(hand: ByHand) -> None:
     """All goes well: all players are new, or cached."""
-    if isinstance(hand.effect, ReadBeliefs):
+    if isinstance(hand.effect, ports.ReadBeliefs):
         asked = hand.effect.players.items()
-        found = {s: StoredShard(Position(2**20), [None] * len(players)) for s, players in asked}
-        hand.answer(ReadBeliefs, found)
-    elif isinstance(hand.effect, ReadPriors):
+        found = {
+            s: ports.StoredShard(ports.Position(2**20), [None] * len(players))
+            for s, players in asked
+        }
+        hand.answer(ports.ReadBeliefs, found)
+    elif isinstance(hand.effect, ports.ReadPriors):
         priors(hand, applied=2**20)
-    elif isinstance(hand.effect, Scatter):
+    elif isinstance(hand.effect, ports.Scatter):
         parts_sent(hand, *range(len(hand.effect.parts)))
     else:
-        hand.answer(CommitSource)
+        hand.answer(ports.CommitSource)

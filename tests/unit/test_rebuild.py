@@ -18,17 +18,12 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import DEFAULT_RATING, any_ladder
 from stream_rater.contract.record import Player, Record
+from stream_rater.operations import rebuild
 from stream_rater.operations import rebuild_store as module
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.bulk_waves import BulkWave
 from stream_rater.operations.cutoff import Cutoff, Misplaced, Offsets
 from stream_rater.operations.lost_rounds import reached
-from stream_rater.operations.rebuild import (
-    check_committed,
-    check_parts_complete,
-    check_published,
-    unproven_warning,
-)
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
 from stream_rater.pipeline.parts import belief_parts, schema
 from stream_rater.pipeline.parts.belief_parts import CORRECTION, CorrectionPart
@@ -244,23 +239,23 @@ def test_filling() -> None:
 
 def test_what_was_deleted_or_forgotten_ends_it() -> None:
     """An operator has to say what to do about parts, rounds, or offsets of a group."""
-    check_parts_complete([3, 0], {0: 3, 1: 2})
+    rebuild.check_parts_complete([3, 0], {0: 3, 1: 2})
     with pytest.raises(Failed, match=r"shard 1 starts at 3, .* offset 2: commit 3 .* without"):
-        check_parts_complete([3, 3], {0: 3, 1: 2})
+        rebuild.check_parts_complete([3, 3], {0: 3, 1: 2})
     with pytest.raises(Failed, match=r"shard 0 .*, shard 2 starts at 9, .* 4: commit 3, 9 for"):
-        check_parts_complete([3, 3, 9], {0: 2, 1: 3, 2: 4})
+        rebuild.check_parts_complete([3, 3, 9], {0: 2, 1: 3, 2: 4})
     place = an_empty_place(partitions=2)
     place.check_complete()
     place.log.rounds[1].start = 3
     with pytest.raises(Failed, match=r"partition 1 of the rounds starts at 3: .* snapshot"):
         place.check_complete()
-    check_published({0: 0, 1: None}, {0})
+    rebuild.check_published({0: 0, 1: None}, {0})
     with pytest.raises(Failed, match=r"shard 1 has no committed offset any more .* 0 if none were"):
-        check_published({0: 0, 1: None}, {0, 1})
-    check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [0, 0])
-    check_committed({0: None, 1: SourceCommit(4)}, [0, 5], [3, 0])
+        rebuild.check_published({0: 0, 1: None}, {0, 1})
+    rebuild.check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [0, 0])
+    rebuild.check_committed({0: None, 1: SourceCommit(4)}, [0, 5], [3, 0])
     with pytest.raises(Failed, match="partition 0 of the rounds has no committed offset any more"):
-        check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [3, 0])
+        rebuild.check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [3, 0])
 
 
 def test_a_log_that_lost_rounds() -> None:
@@ -328,7 +323,7 @@ def test_waiting_parts_are_proven() -> None:
         assert work.unproven == found
     assert re.fullmatch(
         "parts of 2 rounds, the first at offset 7, wait .* rebuild --replace` once more",
-        unproven_warning({9, 7}),
+        rebuild.unproven_warning({9, 7}),
     )
 
 

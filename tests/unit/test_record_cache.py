@@ -7,19 +7,9 @@ import pytest
 
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import (
-    Application,
-    Apply,
-    Poll,
-    Polled,
-    Position,
-    Publish,
-    ReadBeliefs,
-    Seek,
-    StoredShard,
-)
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.record_cache import RecordCache
 from stream_rater.pipeline.updater.updater import Updater
@@ -47,36 +37,38 @@ def started(shards: int = 1, cache_bytes: int = MIB) -> tuple[ByHand, Counts]:
     """An updater that has opened all shards, and what it reports."""
     counts = Counts()
     hand = ByHand(Updater(shards, observer=counts, cache_bytes=cache_bytes).run())
-    hand.answer(Poll, Polled(0.0, gained=frozenset(range(shards))))
+    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset(range(shards))))
     every = range(shards)
     opened(hand, dict.fromkeys(every, NOWHERE), dict.fromkeys(every, 0))
-    hand.answer(Seek)
+    hand.answer(ports.Seek)
     return hand, counts
 
 
 def come(hand: ByHand, offset: int, *parts: Part) -> None:
     records = [record(offset, each, shard) for shard, each in enumerate(parts)]
-    hand.answer(Poll, Polled(0.0, records=records))
+    hand.answer(ports.Poll, ports.Polled(0.0, records=records))
 
 
 def asked(hand: ByHand) -> dict[int, str]:
     """By shard, the letters of the players that are read now."""
-    return {shard: names(each) for shard, each in hand.expect(ReadBeliefs).players.items()}
+    return {shard: names(each) for shard, each in hand.expect(ports.ReadBeliefs).players.items()}
 
 
-def answer(hand: ByHand, records: Sequence[bytes | None], position: Position = NOWHERE) -> None:
+def answer(
+    hand: ByHand, records: Sequence[bytes | None], position: ports.Position = NOWHERE
+) -> None:
     """The players of shard 0 that are read have these records."""
-    hand.answer(ReadBeliefs, {0: StoredShard(position, records)})
+    hand.answer(ports.ReadBeliefs, {0: ports.StoredShard(position, records)})
 
 
-def applied(hand: ByHand) -> dict[int, Application]:
-    calls = hand.expect(Apply).applications
-    hand.answer(Apply, dict.fromkeys(calls, True))
-    hand.answer(Publish)
+def applied(hand: ByHand) -> dict[int, ports.Application]:
+    calls = hand.expect(ports.Apply).applications
+    hand.answer(ports.Apply, dict.fromkeys(calls, True))
+    hand.answer(ports.Publish)
     return dict(calls)
 
 
-def rounds_of(call: Application) -> dict[str, int]:
+def rounds_of(call: ports.Application) -> dict[str, int]:
     """The number of rounds in each record that a call wrote, by the player's letter."""
     header = headers_of([data for _, data in call.beliefs])
     return dict(zip(names(call.beliefs.players), header["rounds"].tolist(), strict=True))
@@ -90,7 +82,7 @@ def test_what_was_written_is_not_read() -> None:
     answer(hand, [None, None])
     assert rounds_of(applied(hand)[0]) == {"a": 1, "b": 1}
     come(hand, 1, part((6, "ba")))
-    call = hand.expect(Apply).applications[0]
+    call = hand.expect(ports.Apply).applications[0]
     assert (call.position.start, call.absent) == (1, 0)
     assert rounds_of(applied(hand)[0]) == {"b": 2, "a": 2}
     assert (counts.hits, counts.misses) == (2, 2)
@@ -113,7 +105,7 @@ def test_only_the_others_are_read() -> None:
     come(fresh, 1, part((6, "abcde")))
     assert asked(fresh) == {0: "ace"}
     answer(fresh, [known["a"], None, known["e"]], position)
-    call = fresh.expect(Apply).applications[0]
+    call = fresh.expect(ports.Apply).applications[0]
     assert rounds_of(call) == {"a": 2, "b": 2, "c": 1, "d": 2, "e": 2}
     assert call.absent == 1
 
@@ -124,19 +116,24 @@ def test_shards_that_are_cached_in_part() -> None:
     letters = [[each for each in LETTERS if shards_of([each], 3)[0] == s] for s in range(3)]
     come(hand, 0, *(part((5, own[0])) for own in letters))
     assert asked(hand) == {shard: own[0] for shard, own in enumerate(letters)}
-    hand.answer(ReadBeliefs, {shard: StoredShard(NOWHERE, [None]) for shard in range(3)})
+    hand.answer(
+        ports.ReadBeliefs, {shard: ports.StoredShard(NOWHERE, [None]) for shard in range(3)}
+    )
     positions = {shard: call.position for shard, call in applied(hand).items()}
     come(hand, 1, *(part((6, "".join(own[: 1 + shard]))) for shard, own in enumerate(letters)))
     assert asked(hand) == {1: letters[1][1], 2: "".join(letters[2][1:3])}
-    one, two = StoredShard(Position(7, 1), [None]), StoredShard(positions[2], [None, None])
-    hand.answer(ReadBeliefs, {1: one, 2: two})
+    one, two = (
+        ports.StoredShard(ports.Position(7, 1), [None]),
+        ports.StoredShard(positions[2], [None, None]),
+    )
+    hand.answer(ports.ReadBeliefs, {1: one, 2: two})
     calls, (a, b, c, *_) = applied(hand), letters[2]
     assert rounds_of(calls[0]) == {letters[0][0]: 2}
     assert rounds_of(calls[2]) == {a: 2, b: 1, c: 1} and calls.keys() == {0, 2}
-    opened(hand, {1: Position(7, 1)}, {1: 1}, shards=3)
+    opened(hand, {1: ports.Position(7, 1)}, {1: 1}, shards=3)
 
 
-def after_a_round(**more: int) -> tuple[ByHand, Counts, Position]:
+def after_a_round(**more: int) -> tuple[ByHand, Counts, ports.Position]:
     """After a round of player a, who was not stored."""
     hand, counts = started(**more)
     come(hand, 0, part((5, "a")))

@@ -20,22 +20,9 @@ from hypothesis import strategies as st
 from redis.connection import Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
 
+from stream_rater.adapters.redis import client, encoding
 from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
-from stream_rater.adapters.redis.client import (
-    Memory,
-    check_server,
-    connect,
-    error_of,
-    memory_warnings,
-    translated_failures,
-)
 from stream_rater.adapters.redis.connection import Dialer
-from stream_rater.adapters.redis.encoding import (
-    MOST_TOGETHER,
-    belief_key,
-    encode_reads,
-    encode_writes,
-)
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreMismatch, StoreTrouble
@@ -84,7 +71,7 @@ def test_a_connection_begins_with_its_user_and_database() -> None:
     with answering(b"+OK\r\n+OK\r\n", b"-WRONGPASS invalid password\r\n") as (address, sent):
         settings = Settings(redis=f"redis://{address}/3", redis_username="u", redis_password="p")
         Dialer(settings).connect().close()
-        with pytest.raises(Denied, match="redis: invalid password"), translated_failures():
+        with pytest.raises(Denied, match="redis: invalid password"), client.translated_failures():
             Dialer(settings).connect()
     assert sent == [encode_command(3, bulk("AUTH", "u", "p"))] * 2
 
@@ -99,11 +86,11 @@ def test_a_connection_begins_with_its_user_and_database() -> None:
 ])  # fmt: skip
 def test_errors_have_the_classes_of_redis_py(text: str, kind: type, rest: str) -> None:
     """One parser serves both connections, and the store distinguishes errors by their classes."""
-    error = error_of(text)
+    error = client.error_of(text)
     assert isinstance(error, kind) and str(error) == rest
     greeted = b"+OK\r\n+OK\r\n"  # redis-py sends its name and its release first
     with answering(greeted + b"-%b\r\n" % text.encode()) as (address, _):
-        line = connect(Settings(redis=address)).connection_pool.make_connection()
+        line = client.connect(Settings(redis=address)).connection_pool.make_connection()
         line.send_command("PING")
         with pytest.raises(kind) as found:
             line.read_response()
@@ -114,7 +101,7 @@ def test_a_connection_that_the_server_closed_is_replaced() -> None:
     """Before it is used, as nobody asked for what arrived: here its end."""
     with answering(b"+1\r\n", b"+2\r\n") as (address, sent):
         settings = Settings(redis=address)
-        caller = Caller(connect(settings), settings)
+        caller = Caller(client.connect(settings), settings)
         ping = [CallBatch("k", (PING,), 1)]
         assert caller.call_batches(ping) == [[b"1"]]
         (idle,) = caller._idle[None]
@@ -133,16 +120,17 @@ def nobody() -> Iterator[str]:
 
 
 @cases(
-    "ask", [lambda settings: Dialer(settings).connect(), lambda settings: connect(settings).ping()]
+    "ask",
+    [lambda settings: Dialer(settings).connect(), lambda settings: client.connect(settings).ping()],
 )
 def test_a_server_that_is_away_and_one_without_tls(ask: Callable[[Settings], object]) -> None:
     """The text says where it is; the cause is that of the error below, which redis-py keeps."""
-    with nobody() as away, pytest.raises(StoreTrouble) as found, translated_failures():
+    with nobody() as away, pytest.raises(StoreTrouble) as found, client.translated_failures():
         ask(Settings(redis=away))
     assert str(found.value) == f"redis: Error {errno.ECONNREFUSED} connecting to {away}. {REFUSED}."
     assert found.value.cause == "redis"
     no_tls = answering(b"-ERR no TLS here\r\n" * 9)
-    with no_tls as (address, _), pytest.raises(StoreTrouble) as found, translated_failures():
+    with no_tls as (address, _), pytest.raises(StoreTrouble) as found, client.translated_failures():
         ask(Settings(redis=f"rediss://{address}"))
     assert str(found.value).startswith(f"redis: Error 1 connecting to {address}. [SSL: ")
     assert found.value.cause == "tls"
@@ -194,12 +182,12 @@ def informed(policy: str, limit_bytes: int) -> dict[str, Any]:
 def test_a_server_that_evicts_any_key_is_refused(policy: str) -> None:
     """In one line with the cure; without a memory limit, it is warned of."""
     with pytest.raises(StoreMismatch) as refused:
-        memory_warnings(PLACE, Memory(policy, 1000))
+        client.memory_warnings(PLACE, client.Memory(policy, 1000))
     assert str(refused.value).startswith(
         f"redis at h:1: maxmemory-policy is {policy} and maxmemory is 1000, so Redis deletes "
         "ratings when memory is full: run `CONFIG SET maxmemory-policy noeviction`"
     )
-    (line,) = memory_warnings(PLACE, Memory(policy, 0))
+    (line,) = client.memory_warnings(PLACE, client.Memory(policy, 0))
     assert line.startswith(
         f"redis at h:1: maxmemory-policy is {policy}, so Redis deletes ratings once "
     )
@@ -210,7 +198,7 @@ def test_a_server_that_evicts_any_key_is_refused(policy: str) -> None:
 @cases("policy, limit_bytes", product(KEEPING, [0, 1000]))
 def test_one_that_evicts_none_of_our_keys_is_accepted(policy: str, limit_bytes: int) -> None:
     """Without a word: no key of ours has an expiry, which `volatile-` policies look for."""
-    assert memory_warnings(PLACE, Memory(policy, limit_bytes)) == []
+    assert client.memory_warnings(PLACE, client.Memory(policy, limit_bytes)) == []
 
 
 NONE_EVICTED = configured("noeviction", 0)
@@ -223,18 +211,18 @@ NONE_EVICTED = configured("noeviction", 0)
 def test_info_shows_what_config_does_not(config: Any, info: Any) -> None:
     """Hosted servers deny CONFIG, or answer it with less. INFO may be denied, too."""
     with pytest.raises(StoreMismatch, match="policy is allkeys-lru and maxmemory is 1000"):
-        check_server(server(config, info))
+        client.check_server(server(config, info))
     kept = info and informed("volatile-lru", 1000)
-    assert check_server(server(config if info else NONE_EVICTED, kept)) == []
+    assert client.check_server(server(config if info else NONE_EVICTED, kept)) == []
 
 
 def test_what_cannot_be_known_is_said() -> None:
     """One line says so, and names the right to give. Small hashes are warned of, too."""
     nothing: list[dict[str, Any] | None] = [None, {}]
     for info in nothing:
-        (line,) = check_server(server(None, info))
+        (line,) = client.check_server(server(None, info))
         assert "it is unknown" in line and "`+info`" in line and "\n" not in line
-    (line,) = check_server(server({"hash-max-listpack-value": "64"} | NONE_EVICTED, None))
+    (line,) = client.check_server(server({"hash-max-listpack-value": "64"} | NONE_EVICTED, None))
     assert line.startswith("redis: hash-max-listpack-value is 64. ")
 
 
@@ -249,7 +237,7 @@ buckets = st.integers(1, 3) | st.integers(1, 2**31 - 1)
 
 def key_of(shard: int, player: Player, hashes: int) -> str:
     """Of the hash that a player is in."""
-    return belief_key(shard, player[0], player[1].encode(), hashes)
+    return encoding.belief_key(shard, player[0], player[1].encode(), hashes)
 
 
 def groups(shard: int, rows: Sequence[Player], hashes: int, order: list[int]) -> list[list[int]]:
@@ -257,7 +245,10 @@ def groups(shard: int, rows: Sequence[Player], hashes: int, order: list[int]) ->
     found = []
     for _, some in groupby(order, lambda i: key_of(shard, rows[i], hashes)):
         these = list(some)
-        found += [these[i : i + MOST_TOGETHER] for i in range(0, len(these), MOST_TOGETHER)]
+        found += [
+            these[i : i + encoding.MOST_TOGETHER]
+            for i in range(0, len(these), encoding.MOST_TOGETHER)
+        ]
     return found
 
 
@@ -265,8 +256,8 @@ def groups(shard: int, rows: Sequence[Player], hashes: int, order: list[int]) ->
 def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
     """Everybody is asked for once, hash by hash, as the client would pack it."""
     for some, found in (
-        (rows, encode_reads(shard, PlayerColumn.of(rows), hashes)),
-        (rows[1:], encode_reads(shard, PlayerColumn.of(rows)[1:], hashes)),
+        (rows, encoding.encode_reads(shard, PlayerColumn.of(rows), hashes)),
+        (rows[1:], encoding.encode_reads(shard, PlayerColumn.of(rows)[1:], hashes)),
     ):
         order = found.order.tolist()
         assert sorted(order) == list(range(len(some)))
@@ -284,13 +275,13 @@ def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
 def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) -> None:
     """Each hash is declared as a key, and what is written to it stands at the key's place."""
     rows = [player for player, _ in beliefs]
-    order = encode_reads(shard, PlayerColumn.of(rows), hashes).order.tolist()
+    order = encoding.encode_reads(shard, PlayerColumn.of(rows), hashes).order.tolist()
     together = groups(shard, rows, hashes, order)
     words = list[bytes]()
     keys = [key_of(shard, rows[some[0]], hashes) for some in together]
     for i in itertools.chain(*together):
         words += [rows[i][1].encode(), beliefs[i][1]]
-    found = encode_writes(shard, BeliefColumn.of(beliefs), hashes)
+    found = encoding.encode_writes(shard, BeliefColumn.of(beliefs), hashes)
     assert found.hashes == len(keys)
     assert found.counts == bytes(map(len, together))
     assert as_sent(*keys) == found.keys
@@ -305,5 +296,5 @@ def as_sent(*words: str | bytes) -> bytes:
 
 def test_not_too_many_at_once() -> None:
     """Where one hash has far more than it should."""
-    rows = [("ranked", f"p{i}") for i in range(2 * MOST_TOGETHER + 1)]
-    assert encode_reads(0, PlayerColumn.of(rows), 1).commands == 3
+    rows = [("ranked", f"p{i}") for i in range(2 * encoding.MOST_TOGETHER + 1)]
+    assert encoding.encode_reads(0, PlayerColumn.of(rows), 1).commands == 3

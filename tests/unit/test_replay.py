@@ -24,14 +24,8 @@ from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import Elo, EloMMR
-from stream_rater.replay import log_reading
+from stream_rater.replay import edited_log, log_reading
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import (
-    LoggedRounds,
-    MissingVerdicts,
-    RecordValidator,
-    ValidRecords,
-)
 from stream_rater.replay.files import MOST_AHEAD, prefetched
 from stream_rater.replay.log_reading import LogReader, LogSource
 from stream_rater.replay.pool import Pool
@@ -226,7 +220,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_log(source: LogSource, cores: Cores) -> dict[int, list[Any]]:
     """By partition, all that was read, in a form that can be compared."""
-    validator = RecordValidator(LADDERS, WINDOW, PARTITIONS)
+    validator = edited_log.RecordValidator(LADDERS, WINDOW, PARTITIONS)
     found: dict[int, list[Any]] = {p: [] for p in range(PARTITIONS)}
     with LogReader(source, ENDS).validated(validator, LADDERS, WINDOW, PARTITIONS, cores) as all_:
         for each in all_:
@@ -235,13 +229,15 @@ def read_log(source: LogSource, cores: Cores) -> dict[int, list[Any]]:
     return found
 
 
-def content_of(valid: ValidRecords, validator: RecordValidator) -> Iterator[tuple[int, Any]]:
+def content_of(
+    valid: edited_log.ValidRecords, validator: edited_log.RecordValidator
+) -> Iterator[tuple[int, Any]]:
     for bad, invalid in valid.rejected:
         yield bad.partition, (bad.offset, invalid.code, str(invalid))
     for each in valid.content:
         if isinstance(each, Seed):
             yield each.partition, (each.offset, each.names.texts(), each.rating, each.mu.tolist())
-        elif isinstance(each, LoggedRounds):
+        elif isinstance(each, edited_log.LoggedRounds):
             ratings = validator.round_decoder.ratings
             both = zip(each.partition.tolist(), each.offset.tolist(), each.rounds, strict=True)
             for partition, offset, one in both:
@@ -281,7 +277,7 @@ def test_a_replay_that_ends_early_ends_the_processes() -> None:
     """At the first correction, for example."""
     correction = Record(0, 0, b"{}", [(EVENT_TYPE, b"round-voided")])
     work = Rebuild(LADDERS, WINDOW, PARTITIONS, Cutoff({}, ENDS, 1), cores=Cores(2))
-    with pytest.raises(MissingVerdicts):
+    with pytest.raises(edited_log.MissingVerdicts):
         work.run(LogReader(ListedRecords([correction, *LOG]), ENDS))
     assert multiprocessing.active_children() == []
 

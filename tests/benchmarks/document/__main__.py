@@ -7,16 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks.document.rows import (
-    Origin,
-    Row,
-    Unreadable,
-    dated,
-    machine,
-    made,
-    name_of,
-    printed_in,
-)
+from tests.benchmarks.document import rows
 from tests.benchmarks.document.tables import TABLES
 from tests.benchmarks.document.writing import write
 
@@ -25,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments)
     try:
         newer = [row for path in given.files for row in _saved(path, given)]
-    except (OSError, Unreadable) as error:
+    except (OSError, rows.Unreadable) as error:
         print(f"tables: {error}", file=sys.stderr)
         return 2
     write(newer)
@@ -39,7 +30,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--commit", help="that the runs were of; required with files")
     parser.add_argument("--date", help="when they ended, UTC (default: when a file was written)")
     parser.add_argument("--command", help="that measured (default: the target of the Makefile)")
-    parser.add_argument("--machine", default=machine(), help="default: this one: %(default)s")
+    parser.add_argument("--machine", default=rows.machine(), help="default: this one: %(default)s")
     parser.add_argument("--remark", default="", help="a sentence that readers must know")
     given = parser.parse_args(arguments)
     if given.files and not given.commit:
@@ -47,11 +38,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-def _saved(path: Path, given: argparse.Namespace) -> Iterator[Row]:
-    date = given.date or dated(path.stat().st_mtime)
-    for figures in printed_in(path):
-        command = given.command or _command_of(name_of(figures) or "")
-        yield from made([figures], Origin(date, given.commit, command, given.machine, given.remark))
+def _saved(path: Path, given: argparse.Namespace) -> Iterator[rows.Row]:
+    date = given.date or rows.dated(path.stat().st_mtime)
+    for figures in rows.printed_in(path):
+        command = given.command or _command_of(rows.name_of(figures) or "")
+        yield from rows.made(
+            [figures], rows.Origin(date, given.commit, command, given.machine, given.remark)
+        )
 
 
 def _command_of(row: str) -> str:

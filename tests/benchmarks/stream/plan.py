@@ -6,20 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.benchmarks.measure import Result, Skipped, result
+from tests.benchmarks.stream import operating
 from tests.benchmarks.stream.crew import Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground
 from tests.benchmarks.stream.latency import crowd, phase
 from tests.benchmarks.stream.null import LARGE_CUTS
-from tests.benchmarks.stream.operating import (
-    BANNED,
-    bans,
-    corrections,
-    rebuild,
-    recovery,
-    seeding,
-    sizes,
-    soak,
-)
 from tests.benchmarks.stream.rounds import Round, Workload, up_to
 from tests.benchmarks.stream.throughput import SERVICE, Run, by_step, measured, null, quix
 
@@ -63,24 +54,24 @@ class Plan:
         if "rebuild" in self.measures and workload.name in REBUILD_OF:
             # Lobbies' figure is the one that is called so alone.
             name = "rebuild" if workload.name == LOBBIES else f"rebuild/{workload.name}"
-            yield rebuild(ground, workload, self._of(REBUILD_UPDATES), name)
+            yield operating.rebuild(ground, workload, self._of(REBUILD_UPDATES), name)
         if workload.name == LOBBIES:
             yield from self._on_request(ground, workload)
 
     def _on_request(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         """What is to be asked for, and is measured of lobbies alone."""
         if "memory" in self.measures:
-            yield soak(ground, workload, self._of(MEMORY_UPDATES))
+            yield operating.soak(ground, workload, self._of(MEMORY_UPDATES))
         corrected = self._of(CORRECTED_UPDATES), QUICK_FEED_S if self.quick else CORRECTED_S
         if "corrections" in self.measures:
-            yield from corrections(ground, workload, *corrected)
+            yield from operating.corrections(ground, workload, *corrected)
         if "bans" in self.measures:
-            yield from bans(ground, workload, *corrected, self._of(BANNED))
+            yield from operating.bans(ground, workload, *corrected, self._of(operating.BANNED))
         if "seeds" in self.measures:
             for count in self.workers:
-                yield seeding(ground, workload, self._of(SEEDED_PLAYERS), count)
+                yield operating.seeding(ground, workload, self._of(SEEDED_PLAYERS), count)
         if "sizes" in self.measures:
-            yield from sizes(ground, workload, self._of(workload.updates))
+            yield from operating.sizes(ground, workload, self._of(workload.updates))
 
     def _of(self, usual: int) -> int:
         return usual // (QUICK if self.quick else 1)
@@ -171,7 +162,7 @@ class Plan:
     def _recoveries(self, ground: Ground, workload: Workload, most: float) -> Iterator[Result]:
         rounds, rate = workload.rounds(), most * RECOVERY_SHARE
         warm, fed = up_to(int(most), rounds), up_to(int(rate * RECOVERY_S), rounds)
-        yield from recovery(ground, workload, warm, fed, rate)
+        yield from operating.recovery(ground, workload, warm, fed, rate)
 
 
 def _ground_of(ground: Ground, run: Run) -> dict[str, float]:
