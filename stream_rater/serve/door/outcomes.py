@@ -191,19 +191,17 @@ class RoundStates:
 
     def of(self, ladder: str, round_id: str) -> RoundOutcome | None:
         """The state of a round by its id; None if it is not known."""
-        states = self._with_id(ladder, round_id)
+        states = [self._states[place] for place in self._places.get((ladder, round_id), ())]
         others = [each for each in states if each.code != DUPLICATE] or states
         return self._outcome(others[-1]) if others else None
 
     def standing(self, ladder: str, round_id: str) -> RoundState | None:
         """The newest record with an id that is not rejected; None if none is known."""
-        states = reversed(self._with_id(ladder, round_id))
+        newest_first = reversed(self._places.get((ladder, round_id), ()))
+        states = (self._states[place] for place in newest_first)
         return next((each for each in states if not each.code), None)
 
     # --- below ---
-
-    def _with_id(self, ladder: str, round_id: str) -> list[RoundState]:
-        return [self._states[place] for place in self._places.get((ladder, round_id), ())]
 
     def _outcome(self, state: RoundState) -> RoundOutcome:
         if state.code:
