@@ -32,10 +32,6 @@ EFFECTS = [  # What `rebuild` writes by, up to the beliefs, in the order of the 
 PLAYERS, EACH = 200, 8  # The restore's players, and rounds before and after the snapshot.
 
 
-def rebuild(settings: Settings, *options: str) -> processes.Ended:
-    return processes.stream_rater("rebuild", *options, settings=settings)
-
-
 def flush(settings: Settings) -> None:
     with connect(settings) as client:
         client.flushdb()
