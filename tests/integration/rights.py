@@ -87,12 +87,6 @@ IN_A_SENTENCE = {
 REDIS_IN_A_SENTENCE = {SEASONS: ("%R~stream-rater:checkpoint*", "+get", "+hgetall", "+select")}
 
 
-def by_scripts(rules: tuple[str, ...]) -> tuple[str, ...]:
-    """The rules of a user who may use scripts in the place of functions."""
-    found = dict.fromkeys(one for rule in rules for one in IN_THE_PLACE_OF.get(rule, (rule,)))
-    return tuple(found)
-
-
 @dataclass(frozen=True)
 class Rights:
     kafka: tuple[Acl, ...]

@@ -32,12 +32,11 @@ from tests.integration.test_corrections import (
     last_round,
     played,
     published_events,
-    rated,
     verified,
 )
 from tests.integration.test_move_kafka import in_transactions
 from tests.integration.test_rebuild import flush
-from tests.integration.topics import not_compared, read_topic
+from tests.integration.topics import not_compared, rated, read_topic
 
 SEEDS = [
     a_message(a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED)),

@@ -19,11 +19,12 @@ from tests import real
 from tests.builders.kills import halting, short
 from tests.integration import erasing
 from tests.integration.processes import Start, done, environment_of, refused, stopped, wait_until
-from tests.integration.test_corrections import RANKED, correct, played, rated, verified
+from tests.integration.test_corrections import RANKED, correct, played, verified
 from tests.integration.topics import (
     delete_records,
     make_topics,
     produce,
+    rated,
     read_topic,
     remove_topic,
 )

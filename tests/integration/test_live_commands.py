@@ -17,8 +17,8 @@ from tests.benchmarks.lab import game
 from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_message, a_round
 from tests.integration.processes import Start, done, refused, stream_rater
-from tests.integration.test_corrections import RANKED, correct, published_events, rated, season
-from tests.integration.topics import client_of, headers_of, produce, read_topic
+from tests.integration.test_corrections import RANKED, correct, published_events, season
+from tests.integration.topics import client_of, headers_of, produce, rated, read_topic
 from tests.real import SettingsFactory
 from tests.waits import STILL_S
 

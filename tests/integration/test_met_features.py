@@ -27,8 +27,8 @@ from tests.integration.processes import (
     stream_rater,
 )
 from tests.integration.serving import ask
-from tests.integration.test_corrections import rated, verified
-from tests.integration.topics import newest_events
+from tests.integration.test_corrections import verified
+from tests.integration.topics import newest_events, rated
 from tests.real import SettingsFactory
 
 

@@ -25,8 +25,8 @@ from tests.contract.places import check_copied
 from tests.integration import processes
 from tests.integration.erasing import beliefs, season
 from tests.integration.processes import Start, file_of, refused, stopped, wait_until
-from tests.integration.test_corrections import RANKED, correct, played, rated, verified
-from tests.integration.topics import headers_of, produce, read_topic
+from tests.integration.test_corrections import RANKED, correct, played, verified
+from tests.integration.topics import headers_of, produce, rated, read_topic
 
 pytestmark = pytest.mark.skipif(not FORMATTED.is_dir(), reason="no Kafka is installed here")
 

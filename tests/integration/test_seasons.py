@@ -25,9 +25,9 @@ from tests.builders.kills import halting
 from tests.builders.lines import Bytes, a_message, a_round
 from tests.integration.processes import PATIENTLY, WorkerProcess, done, environment_of, workers
 from tests.integration.serving import ask, serves
-from tests.integration.test_corrections import RANKED, Start, correct, rated, season
+from tests.integration.test_corrections import RANKED, Start, correct, season
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
-from tests.integration.topics import read_topic, remove_topic
+from tests.integration.topics import rated, read_topic, remove_topic
 from tests.real import SettingsFactory
 
 __all__ = ["chromium"]

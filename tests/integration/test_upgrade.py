@@ -12,9 +12,9 @@ from stream_rater.contract.events import UPDATERS, rating_changed_from_json
 from tests.chaos.season import differing
 from tests.integration import processes, test_corrections
 from tests.integration.processes import LAST_RELEASE, NEXT_RELEASE, Start, done, refused, stopped
-from tests.integration.test_corrections import RANKED, correct, corrections, rated, season
+from tests.integration.test_corrections import RANKED, correct, corrections, season
 from tests.integration.test_service import a_round, assert_all_rated_once, events_of
-from tests.integration.topics import Finished, produce, published, read_topic
+from tests.integration.topics import Finished, produce, published, rated, read_topic
 from tests.real import SettingsFactory
 from tests.waits import wait_until
 

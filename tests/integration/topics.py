@@ -222,3 +222,9 @@ class Finished:
         changed = self._admin.topics.changed
         count = self._admin.partitions()[changed]
         return self._admin.stable_ends(changed, count) == self._admin.ends(changed, count)
+
+
+def rated(at: Settings, *records: Bytes) -> None:
+    """Report these rounds and corrections, and wait until workers have rated all."""
+    produce(at, records)
+    wait_until(Finished(at), "all is rated")
