@@ -45,15 +45,10 @@ DENIALS = {
 UNNAMED = r"kafka: None"  # Of a producer whose records are given up before the denial is named.
 
 
-def said(ended: Ended) -> list[str]:
-    """The lines of standard error, without the log and without what a command announces."""
-    announced = ("{", "ladder 'eu': ")
-    return [line for line in processes.complaints(ended.err) if not line.startswith(announced)]
-
-
 def fault(case: Case, ended: Ended) -> str:
     """What is wrong with how a case ended; empty if nothing is."""
-    lines = said(ended)
+    announced = ("{", "ladder 'eu': ")  # the log, and what a command says before it begins
+    lines = [line for line in processes.complaints(ended.err) if not line.startswith(announced)]
     if not case.lacks:
         right = ended.code == 0 or (case.role == "tune" and TOO_FEW in ended.err)
         return "" if right else f"{case}: {ended}"

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -255,11 +256,8 @@ def made(at: Settings, *ladders: str) -> list[str]:
 
 def offsets_of(at: Settings, ladder: str) -> list[int]:
     """The offsets of the ladder's checkpoints, the newest first."""
-    store = RedisStore(at)
-    try:
+    with closing(RedisStore(at)) as store:
         return [each.offset for each in heads_in(store.checkpoints.heads(ladder)) if each.whole]
-    finally:
-        store.close()
 
 
 def test_a_correction_begins_at_a_checkpoint(
@@ -287,10 +285,9 @@ def test_a_correction_begins_at_a_checkpoint(
     assert offsets_of(at, RANKED) == [there], "it was made again"
     assert corrections(at, correct(at, "void", RANKED, "r109"))
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
-    store = RedisStore(at)
-    for name, head in store.checkpoints.heads(RANKED).items():
-        store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
-    store.close()
+    with closing(RedisStore(at)) as store:
+        for name, head in store.checkpoints.heads(RANKED).items():
+            store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
     assert corrections(at, correct(at, "void", RANKED, "r111"))
     verified(at)
     assert "ladder 'nowhere' has no rounds: name one that has" in refused(

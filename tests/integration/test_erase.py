@@ -34,9 +34,8 @@ from tests.integration.test_corrections import (
     published_events,
     verified,
 )
-from tests.integration.test_move_kafka import in_transactions
 from tests.integration.test_rebuild import flush
-from tests.integration.topics import not_compared, rated, read_topic
+from tests.integration.topics import in_transactions, not_compared, rated, read_topic
 
 SEEDS = [
     a_message(a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED)),
@@ -64,7 +63,7 @@ def with_a_past(at: Settings, start: Start) -> None:
     rejected = Bytes(named, RANKED.encode()), Bytes(GERTRUDE.encode(), b"ranked")
     joining = played(60, "walter", "p1"), played(61, "p2", "walter")
     rated(at, *SEEDS, *season(0, 60), *rejected, *season(0, 8), *joining)
-    in_transactions(at, [played(62, "p4", GERTRUDE)], [played(63, "p4", GERTRUDE)], abort=0)
+    in_transactions(at, [played(62, "p4", GERTRUDE)], [played(63, "p4", GERTRUDE)], abort={0})
     correct(at, "void", RANKED, "r11")
     correct(at, "merge", RANKED, "walter", GERTRUDE)
     correct(at, "remove", RANKED, "p6")

@@ -159,7 +159,7 @@ EFFECTS = [  # All that `erase` writes by, in the order of the first calls.
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
     "stream_rater.adapters.kafka.producers.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
-    "stream_rater.adapters.redis.checkpoints.RedisCheckpoints.drop_all",
+    "stream_rater.adapters.redis.store.RedisCheckpoints.drop_all",
     "stream_rater.places.kafka.drop_index",
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",

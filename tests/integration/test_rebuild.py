@@ -87,8 +87,7 @@ def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_proc
     flush(at)
     wait_until(lambda: worker.metric("stream_rater_refused_shards") == 4, "shards are refused")
     assert "stream-rater rebuild" in worker.get("/readyz")[1]
-    worker.terminate()
-    worker.wait()
+    stopped(worker)
     assert "100 rounds replayed" in done(at, "rebuild")
 
     assert "--replace" in refused(at, "rebuild", code=2)
@@ -180,9 +179,7 @@ def test_nobody_guesses_where_they_were(settings: SettingsFactory, worker_proces
     wait_until(all_refused, "it refuses the shards")
     _, page = worker.get("/readyz")
     assert all(f"Commit {offset} for this partition" in page for offset in used.values())
-    worker.terminate()
-    worker.wait()
-    wait_until(processes.gone(at), "it has left")
+    stopped(worker)
     Admin(at).commit(UPDATERS, Topics.of(at).parts, used)
     resumes(at, worker_process, 60)
 

@@ -78,14 +78,13 @@ class CorrectedTwice(Updater):
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
         if isinstance(batch.given, CorrectionPart):
-            stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
+            blind = {  # with a last round before any correction
+                shard: [each and each[:6] + bytes(5) + each[11:] for each in of.records]
+                for shard, of in stored.items()
+                if shard in batch.parts
+            }
+            stored = {s: ports.StoredShard(stored[s].position, each) for s, each in blind.items()}
         return super()._compute(batch, stored)
-
-
-def _blind(stored: ports.StoredShard) -> ports.StoredShard:
-    """The beliefs, with a last round before any correction."""
-    records = [each and each[:6] + bytes(5) + each[11:] for each in stored.records]
-    return ports.StoredShard(stored.position, records)
 
 
 @catches("corrected-twice", "corrections that are fresh only", CorrectedTwice)
@@ -241,12 +240,10 @@ class UnannouncedUnrecorded(Updater):
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
         found = super()._compute(batch, stored)
-        return {shard: _without_notes(change) for shard, change in found.items()}
-
-
-def _without_notes(change: Change) -> Change:
-    bits = change.position.fresh[: (change.rows + 7) // 8]
-    return replace(change, position=replace(change.position, fresh=bits))
+        for shard, change in found.items():
+            bits = change.position.fresh[: (change.rows + 7) // 8]
+            found[shard] = replace(change, position=replace(change.position, fresh=bits))
+        return found
 
 
 @catches("unannounced-unrecorded", "notes of what was published", UnannouncedUnrecorded)
