@@ -108,7 +108,7 @@ def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Ite
         rated(at, *(in_eu(i, *rng.sample(NAMES, 8)) for i in range(60)))
         correct(at, "season", "eu", "1", "--keep", "0.5", "--sigma", "90")
         words = ["season-standings", "eu", "--wait", PATIENTLY]
-        sent = "stream_rater.adapters.kafka.producers.produce"
+        sent = "stream_rater.contract.events.cloud_event_headers"
         with halting(words, environment_of(at), [sent], folder / "standings.log") as halts:
             assert len([*itertools.islice(halts, 3)]) == 3, "it is killed inside a transaction"
         done(at, *words)
