@@ -19,8 +19,7 @@ from stream_rater.places import opened
 from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round
 from tests.integration import topics
 from tests.integration.processes import Start, done, stopped
-from tests.integration.test_corrections import rated
-from tests.integration.topics import produce, read_topic
+from tests.integration.topics import produce, rated, read_topic
 from tests.waits import STILL_S, wait_until
 
 PLAYERS = [f"p{i}" for i in range(12)]

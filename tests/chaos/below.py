@@ -31,15 +31,13 @@ DESCRIBE_QUORUM = 55  # the request of Kafka's protocol that asks which controll
 
 
 @contextmanager
-def frozen(*servers: Server) -> Iterator[None]:
-    """These processes stand still in the block, with all their connections open."""
-    for each in servers:
-        os.kill(each.pid, signal.SIGSTOP)
+def frozen(pid: int) -> Iterator[None]:
+    """This process stands still in the block, with all its connections open."""
+    os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for each in servers:
-            os.kill(each.pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
 
 
 def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
@@ -47,7 +45,7 @@ def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             before = _lost_calls(scene)
-            with frozen(scene.redis):
+            with frozen(scene.redis.pid):
                 scene.season.play(AT_ONCE)
                 wait_until(partial(_gave_up, scene, before), "a worker has given a call up")
         return scene.outcome()
@@ -75,7 +73,7 @@ def controllers(name: str, folder: Path, quick: bool) -> Outcome:
                 scene.recover()
                 victim.start()
                 continue
-            with frozen(victim):
+            with frozen(victim.pid):
                 scene.season.play(AT_ONCE)
                 scene.recover()  # two are enough
                 if active_controller(scene, but=leader) == leader:
@@ -107,7 +105,7 @@ def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
         for i in scene.faults(3):
             broker, kept = scene.kafka[i], folder / "kept"
             data = broker.directory / "data"
-            with frozen(broker):
+            with frozen(broker.pid):
                 copied(data, kept)
             scene.load()
             broker.kill()

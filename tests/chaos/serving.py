@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from local.processes import free_port
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
-from tests.chaos.standalone import Host, free_port
+from tests.chaos.standalone import Host
 from tests.integration.processes import WorkerProcess, wait_until
 
 PROCESSES = 2

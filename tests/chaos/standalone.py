@@ -5,7 +5,6 @@ end all is accepted once, published once, and equal to a replay."""
 
 import http.client
 import random
-import socket
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from local.processes import free_port
 from local.servers import Server, start_kafka
 from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
 from stream_rater.adapters.kafka.topics import Topics
@@ -195,12 +195,6 @@ class Published:
     def events(self) -> Iterator[RatingChanged]:
         with self._kept.open("rb") as kept:
             yield from map(rating_changed_from_json, kept)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # --- the clients ---------------------------------------------------------------------------------

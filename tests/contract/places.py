@@ -17,7 +17,6 @@ from stream_rater.contract.season_ended import Message
 from stream_rater.operations.migrate import Digests, Migration, digests_of
 from stream_rater.places import opened, place_of
 from stream_rater.places.file import FilePlace
-from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
 from tests import real
@@ -181,10 +180,6 @@ def state(place: Place) -> object:
 
 def is_file(place: Place) -> bool:
     return isinstance(place, FilePlace)
-
-
-def is_kafka(place: Place) -> bool:
-    return isinstance(place, KafkaPlace)
 
 
 ANN: Player = (LADDER, "ann")

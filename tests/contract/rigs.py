@@ -7,15 +7,9 @@ from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import confluent_kafka as kafka
 import msgspec
-from confluent_kafka import (
-    OFFSET_END,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    Message,
-    TopicPartition,
-    admin,
-)
+from confluent_kafka import OFFSET_END, KafkaError, Message, TopicPartition, admin
 
 from stream_rater.adapters import memory
 from stream_rater.adapters.driver import Driver
@@ -33,7 +27,14 @@ from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import LadderEventLog
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Rejection, Seek
-from tests.integration.topics import Bytes, headers_of, produce, read_topic
+from tests.integration.topics import (
+    Bytes,
+    add_shards,
+    delete_records,
+    headers_of,
+    produce,
+    read_topic,
+)
 from tests.waits import HANGS_S, Watch, wait_until
 
 ESTIMATOR, UPDATER = "estimator", "updater"
@@ -281,27 +282,16 @@ class KafkaRig:
         produce(self._settings, [each._replace(partition=partition) for each in records])
 
     def cut(self, partition: int, offset: int) -> None:
-        self._delete(TopicPartition(self._admin.topics.rounds, partition, offset))
+        delete_records(self._settings, self._admin.topics.rounds, {partition: offset})
 
     def cut_rejections(self) -> None:
-        self._delete(TopicPartition(self._admin.topics.rejected, 0, OFFSET_END))
-
-    def _delete(self, where: TopicPartition) -> None:
-        client: Any = self._admin._client
-        for future in client.delete_records([where]).values():
-            future.result(HANGS_S)
+        delete_records(self._settings, self._admin.topics.rejected, {0: OFFSET_END})
 
     def notes(self) -> LadderEventLog:
         return LadderEvents(self._settings, self._admin)
 
     def add_shards(self, count: int) -> None:
-        topics, client = self._admin.topics, self._admin._client
-        new = [admin.NewPartitions(name, SHARDS + count) for name in (topics.parts, topics.changed)]
-        for future in client.create_partitions(new).values():
-            future.result(HANGS_S)
-        wait_until(
-            lambda: self._admin.partitions()[topics.parts] >= SHARDS + count, "all are there"
-        )
+        add_shards(self._settings, SHARDS + count)
 
     def leave_open(self, member: Member, effect: Publish) -> None:
         worker: Any = member.performer
@@ -322,7 +312,7 @@ class KafkaRig:
     def committed(self, role: str, partition: int) -> int | None:
         topic, group = self._where(role)
         name = self._settings.topic_prefix + group
-        asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, partition)])
+        asked = kafka.ConsumerGroupTopicPartitions(name, [TopicPartition(topic, partition)])
         client: Any = self._admin._client
         watch = Watch("no transaction is open")
         while True:

@@ -6,10 +6,8 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
 from msgspec import Raw
 
-from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.local_driver import LocalLog
@@ -30,8 +28,7 @@ from stream_rater.pipeline.corrections.ladder_checkpoints import (
 from tests import real
 from tests.contract import rigs
 from tests.contract.test_reading import submit
-from tests.integration.topics import Bytes, make_topics
-from tests.waits import STILL_S
+from tests.integration.topics import Bytes, in_transactions, make_topics
 
 
 def read(member: rigs.Member, first: int, end: int, partition: int = 0) -> list[Record]:
@@ -113,27 +110,12 @@ def test_deleted_records_are_not_read(rig: rigs.Rig) -> None:
     assert offsets(read(member, 0, 6)) == [4, 5]
 
 
-def in_transactions(rig: rigs.KafkaRig, *counts: int) -> None:
-    """Send so many records in one transaction each; aborted, if the number is below 0."""
-    settings = rig._settings
-    producer = Producer(
-        {"bootstrap.servers": settings.kafka, "transactional.id": settings.topic_prefix + "game"},
-        logger=CLIENT_LOGGER,
-    )
-    producer.init_transactions(STILL_S)
-    for count in counts:
-        producer.begin_transaction()
-        for number in range(abs(count)):
-            producer.produce(Topics.of(settings).rounds, b"%d" % number, partition=0)
-        producer.flush(STILL_S)
-        producer.commit_transaction(STILL_S) if count > 0 else producer.abort_transaction(STILL_S)
-
-
 @pytest.mark.integration
 @pytest.mark.usefixtures("small_calls")
 def test_markers_and_aborted_records_are_passed(kafka_rig: rigs.KafkaRig) -> None:
     """A game's transactions take an offset each at their end; what was aborted is not there."""
-    in_transactions(kafka_rig, 2, -5, 1, -4)
+    groups = ([Bytes(b"%d" % n, partition=0) for n in range(count)] for count in (2, 5, 1, 4))
+    in_transactions(kafka_rig._settings, *groups, abort={1, 3})
     member = kafka_rig.join(rigs.ESTIMATOR)
     for end, there in ((2, [0, 1]), (3, [0, 1]), (8, [0, 1]), (9, [0, 1]), (16, [0, 1, 9])):
         assert offsets(read(member, 0, end)) == there

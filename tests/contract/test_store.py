@@ -29,20 +29,8 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
 from stream_rater.contract.record import Player
 from stream_rater.contract.seeds import RESET
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.parts.belief_parts import SeedPart
-from stream_rater.pipeline.ports import (
-    NO_PLAYERS,
-    REBUILT,
-    VANISHED,
-    Application,
-    Apply,
-    Effect,
-    Position,
-    Priors,
-    ReadBeliefs,
-    ReadPriors,
-    StoredShard,
-)
 from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.rating.record import HEADER_SIZE
@@ -66,11 +54,11 @@ class RedisPerformer:
 
     def perform(self, effect: object) -> object:
         match effect:
-            case ReadPriors():
+            case ports.ReadPriors():
                 return self.store.read_priors(effect.players)
-            case ReadBeliefs():
+            case ports.ReadBeliefs():
                 return self.store.read(effect.players)
-            case Apply():
+            case ports.Apply():
                 return self.store.apply(effect.applications)
         raise AssertionError(effect)
 
@@ -82,7 +70,7 @@ class SqlitePerformer:
         self.turn = database.turn
         self.driver = updater_worker(SqliteLog(database), SqliteStore(database))
 
-    def perform(self, effect: Effect[Any]) -> Any:
+    def perform(self, effect: ports.Effect[Any]) -> Any:
         with self.turn():
             return self.driver.perform(effect)
 
@@ -112,24 +100,24 @@ def store(request: pytest.FixtureRequest) -> Performer:
 def application(
     start: int, applied: int, beliefs: Mapping[Player, bytes], fresh: bytes = b"",
     epoch: bytes = b"",
-) -> Application:  # fmt: skip
-    position = Position(applied, start, fresh, epoch)
-    return Application(position, BeliefColumn.of(list(beliefs.items())))
+) -> ports.Application:  # fmt: skip
+    position = ports.Position(applied, start, fresh, epoch)
+    return ports.Application(position, BeliefColumn.of(list(beliefs.items())))
 
 
-def apply(store: Performer, shard: int, call: Application) -> bool:
-    done = store.perform(Apply({shard: call}))
+def apply(store: Performer, shard: int, call: ports.Application) -> bool:
+    done = store.perform(ports.Apply({shard: call}))
     assert done.keys() == {shard}
     return bool(done[shard])
 
 
-def read(store: Performer, shard: int, *players: Player) -> StoredShard:
-    stored = store.perform(ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
-    return StoredShard(stored.position, list(stored.records))
+def read(store: Performer, shard: int, *players: Player) -> ports.StoredShard:
+    stored = store.perform(ports.ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
+    return ports.StoredShard(stored.position, list(stored.records))
 
 
-def priors(store: Performer, shard: int, *players: Player) -> Priors:
-    found: Priors = store.perform(ReadPriors({shard: PlayerColumn.of(players)}))[shard]
+def priors(store: Performer, shard: int, *players: Player) -> ports.Priors:
+    found: ports.Priors = store.perform(ports.ReadPriors({shard: PlayerColumn.of(players)}))[shard]
     return found
 
 
@@ -148,12 +136,12 @@ def test_addresses_that_make_no_sense() -> None:
 
 def test_an_empty_store(store: Performer) -> None:
     """Nothing is applied and there is no belief: None as a record, zeros as a header."""
-    assert read(store, 0, BOB) == StoredShard(Position(0, 0, b""), [None])
-    assert priors(store, 0, BOB, BOB) == Priors(0, 2 * NOTHING)
-    assert read(store, 0) == StoredShard(Position(), [])
-    assert priors(store, 0) == Priors(0, b"")
-    assert store.perform(ReadBeliefs({})) == store.perform(ReadPriors({})) == {}
-    assert store.perform(Apply({})) == {}
+    assert read(store, 0, BOB) == ports.StoredShard(ports.Position(0, 0, b""), [None])
+    assert priors(store, 0, BOB, BOB) == ports.Priors(0, 2 * NOTHING)
+    assert read(store, 0) == ports.StoredShard(ports.Position(), [])
+    assert priors(store, 0) == ports.Priors(0, b"")
+    assert store.perform(ports.ReadBeliefs({})) == store.perform(ports.ReadPriors({})) == {}
+    assert store.perform(ports.Apply({})) == {}
 
 
 def test_what_was_applied_is_read(store: Performer) -> None:
@@ -162,42 +150,44 @@ def test_what_was_applied_is_read(store: Performer) -> None:
     records = {ann: bytes(range(256)) + b"factors", BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
     stored = read(store, 3, BOB, cy, ann, BOB)
-    assert stored == StoredShard(
-        Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]]
+    assert stored == ports.StoredShard(
+        ports.Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]]
     )
-    assert priors(store, 3, cy, ann) == Priors(7, NOTHING + records[ann][:HEADER_SIZE])
+    assert priors(store, 3, cy, ann) == ports.Priors(7, NOTHING + records[ann][:HEADER_SIZE])
     for start, fresh in enumerate([b"", b"\x00", bytes(range(256)) * 20, b"}{:\r\n\x00'\""], 7):
         assert apply(store, 3, application(start, start + 1, {}, fresh))
-        assert read(store, 3).position == Position(start + 1, start, fresh), "bit for bit"
+        assert read(store, 3).position == ports.Position(start + 1, start, fresh), "bit for bit"
 
 
 def test_shards_are_apart(store: Performer) -> None:
     """One effect on many shards compares and sets each shard by itself, in any order."""
     assert apply(store, 4, application(0, 1, {BOB: b"four"}))
     calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
-    assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
-    stored = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
+    assert store.perform(ports.Apply(calls)) == {4: False, 2: True, 0: True}
+    stored = store.perform(ports.ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
     assert {s: (h.position.applied, list(h.records)) for s, h in stored.items()} == {
         3: (0, [None]), 4: (1, [b"four"]), 0: (10, [b"0"]), 2: (12, [b"2"]),
     }  # fmt: skip
-    asked = ReadPriors({2: PlayerColumn.of([BOB]), 3: NO_PLAYERS})
+    asked = ports.ReadPriors({2: PlayerColumn.of([BOB]), 3: ports.NO_PLAYERS})
     assert {s: p.applied for s, p in store.perform(asked).items()} == {2: 12, 3: 0}
 
 
 def test_a_stale_call_writes_nothing(store: Performer) -> None:
     """If `applied` or the epoch is not the call's, nothing changes. The first begins at 0."""
     assert not apply(store, 1, application(3, 4, {BOB: b"no"}))
-    assert read(store, 1, BOB) == StoredShard(Position(), [None])
+    assert read(store, 1, BOB) == ports.StoredShard(ports.Position(), [None])
     assert apply(store, 1, application(0, 2**40, {}))
-    assert read(store, 1).position == Position(2**40, 0, b"")
+    assert read(store, 1).position == ports.Position(2**40, 0, b"")
     assert apply(store, 0, application(0, 5, {BOB: b"first"}, b"\x80"))
     for start in (0, 4, 6, 50):
         stale = application(start, 9, {BOB: b"stale", ("x", "y"): b"stale"}, b"\x40")
         assert not apply(store, 0, stale)
     assert not apply(store, 0, application(5, 9, {BOB: b"stale"}, epoch=b"rebuilt"))
-    assert read(store, 0, BOB, ("x", "y")) == StoredShard(Position(5, 0, b"\x80"), [b"first", None])
+    assert read(store, 0, BOB, ("x", "y")) == ports.StoredShard(
+        ports.Position(5, 0, b"\x80"), [b"first", None]
+    )
     assert apply(store, 0, application(5, 6, {BOB: b"second"}))
-    assert read(store, 0, BOB) == StoredShard(Position(6, 5, b""), [b"second"])
+    assert read(store, 0, BOB) == ports.StoredShard(ports.Position(6, 5, b""), [b"second"])
 
 
 def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
@@ -208,8 +198,12 @@ def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
         call = replace(application(5, 6, {BOB: b"second", ann: b"first"}, b"\xc0"), absent=expected)
         assert apply(store, shard, call) == right
         stored = read(store, shard, BOB, ann)
-        position = Position(6, 5, b"\xc0") if right else Position(VANISHED, VANISHED)
-        assert stored == StoredShard(position, [b"second", b"first"])
+        position = (
+            ports.Position(6, 5, b"\xc0")
+            if right
+            else ports.Position(ports.VANISHED, ports.VANISHED)
+        )
+        assert stored == ports.StoredShard(position, [b"second", b"first"])
         assert apply(store, shard, application(6, 7, {})) == right
     many = {("l", f"p{number}"): b"x" for number in range(3000)}
     assert apply(store, 4, replace(application(0, 1, many), absent=3000))
@@ -228,7 +222,9 @@ def test_no_two_players_meet(store: Performer) -> None:
     for number in range(0, 20_000, 2000):
         records["l", f"p{number}"] = b"%05d" % number * 20_000
     assert apply(store, 0, application(0, 1, records))
-    assert read(store, 0, *records) == StoredShard(Position(1, 0, b""), list(records.values()))
+    assert read(store, 0, *records) == ports.StoredShard(
+        ports.Position(1, 0, b""), list(records.values())
+    )
 
 
 NASTY = [
@@ -347,17 +343,17 @@ def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
     for shard in range(3):
         records = {(f"l:%{{{n % 3}é", f"{shard}:p{n}"): b"%d" % n for n in range(50)}
         expected |= records
-        assert apply(performer, shard, application(0, 1, records | {REBUILT: b"7"}))
+        assert apply(performer, shard, application(0, 1, records | {ports.REBUILT: b"7"}))
     assert performer.store.count_beliefs() == 150
     found = [belief for some in performer.store.beliefs() for belief in some]
     assert len(found) == 150 and dict(found) == expected
-    assert read(performer, 0, REBUILT).records == [b"7"]
+    assert read(performer, 0, ports.REBUILT).records == [b"7"]
 
 
 # --- seeds and resets: the events of the last call can be built again ---
 
 
-def stored(at: Performer, part: SeedPart) -> StoredShard:
+def stored(at: Performer, part: SeedPart) -> ports.StoredShard:
     return read(at, 0, *part.column)
 
 

@@ -25,6 +25,7 @@ from stream_rater.contract.errors import LayoutMismatch, StoreMismatch, StoreTro
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position, StoredShard
 from tests import real
+from tests.contract.test_redis_connections import user
 from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read
 from tests.redis_cluster import RedisCluster, SlotMove, client_of
 
@@ -275,19 +276,11 @@ def set_memory(client: Any, policy: str, limit_bytes: int) -> None:
     client.config_set("maxmemory", limit_bytes)
 
 
-def settings_of(server: Server, admin: Any, *denied: str) -> Settings:
-    """Settings of a user who may do everything except this."""
-    admin.execute_command(
-        "ACL", "SETUSER", "user", "reset", "on", ">secret", "~*", "+@all", *denied
-    )
-    return Settings(redis=server.address, redis_username="user", redis_password="secret")
-
-
 def test_a_server_that_evicts_is_refused(server: Server, admin: Any) -> None:
     """Found by CONFIG or INFO, as the user may; the message's command repairs it."""
     refusal = f"redis at {server.address}: .* {LIMIT_BYTES}, "
     for denied in ((), ("-config",), ("-info",)):
-        at = settings_of(server, admin, *denied)
+        at = user(server, admin, *denied)
         set_memory(admin, "allkeys-lru", LIMIT_BYTES)
         if chosen().functions:
             admin.function_flush()
@@ -302,7 +295,7 @@ def test_a_server_that_evicts_is_refused(server: Server, admin: Any) -> None:
 def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, admin: Any) -> None:
     """Such a server refuses writes instead, as with `noeviction`, so it is accepted."""
     set_memory(admin, "volatile-lru", LIMIT_BYTES)
-    at = settings_of(server, admin)
+    at = user(server, admin)
     assert RedisStore(at).prepare() == []
     admin.hset("{0}:belief:l:0", "ann", "belief")
     admin.config_set("maxmemory", 1)
@@ -327,10 +320,8 @@ def test_each_server_of_a_cluster_is_asked(
     assert RedisStore(cluster_settings).prepare() == []
     for each in redis_cluster.servers:
         with client_of(each) as client:
-            settings_of(each, client, "-config", "-info")
-    silent = msgspec.structs.replace(
-        cluster_settings, redis_username="user", redis_password="secret"
-    )
+            user(each, client, "-config", "-info")
+    silent = msgspec.structs.replace(cluster_settings, redis_username="user", redis_password="p")
     (line,) = RedisStore(silent).prepare()
     assert "it is unknown" in line
 

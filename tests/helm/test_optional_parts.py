@@ -33,6 +33,11 @@ def pod_of(*changes: str) -> Resource:
     return found
 
 
+def of_serve(kind: str) -> Resource:
+    (found,) = (e for e in of_kind(kind, CASE) if e["metadata"]["name"].endswith("-serve"))
+    return found
+
+
 def secrets(pod: Resource) -> dict[str, str]:
     (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "access"]
     return {
@@ -136,16 +141,12 @@ def test_it_is_reached_where_it_listens() -> None:
     reported = variables(pod_of())
     assert reported["STREAM_RATER_SERVE"].endswith(f":{port['containerPort']}")
     assert reported["STREAM_RATER_SERVE_PROBES"].endswith(f":{probes['containerPort']}")
-    (service,) = [s for s in of_kind("Service", CASE) if s["metadata"]["name"].endswith("-serve")]
+    service = of_serve("Service")
     assert [each["targetPort"] for each in service["spec"]["ports"]] == ["http", "probes"]
     assert (port["name"], probes["name"]) == ("http", "probes")
     for kind, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):
         assert found[f"{kind}Probe"]["httpGet"] == {"path": path, "port": "probes"}
-    (monitor,) = [
-        each["spec"]["endpoints"][0] for each in of_kind("ServiceMonitor", CASE)
-        if each["metadata"]["name"].endswith("-serve")
-    ]  # fmt: skip
-    assert monitor["port"] == "probes"
+    assert of_serve("ServiceMonitor")["spec"]["endpoints"][0]["port"] == "probes"
     (rule,) = the("Ingress", CASE)["spec"]["rules"]
     backend = rule["http"]["paths"][0]["backend"]["service"]
     assert rule["host"] == "ratings.play.example"
@@ -156,11 +157,7 @@ def test_it_is_reached_where_it_listens() -> None:
 
 def test_who_may_ask() -> None:
     """The clients and `helm test`; Prometheus for metrics alone; nobody else."""
-    (policy,) = [
-        each for each in of_kind("NetworkPolicy", CASE)
-        if each["metadata"]["name"].endswith("-serve")
-    ]  # fmt: skip
-    rule, metrics = policy["spec"]["ingress"]
+    rule, metrics = of_serve("NetworkPolicy")["spec"]["ingress"]
     *others, test = rule["from"]
     monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
     assert rule["ports"] == [{"port": "http"}] and metrics["ports"] == [{"port": "probes"}]
@@ -274,12 +271,10 @@ def test_each_role_is_scaled_by_its_own_lag() -> None:
     """Roles in one pod by either."""
     topics = Topics.of(Settings(topic_prefix="ranked."))
     expected = [(f"ranked.{ESTIMATORS}", topics.rounds), (f"ranked.{UPDATERS}", topics.parts)]
-    apart = [
-        (each["metadata"]["consumerGroup"], each["metadata"]["topic"]) for (each,) in triggers()
-    ]
     (both,) = triggers("role=all")
-    assert apart == expected
-    assert [(t["metadata"]["consumerGroup"], t["metadata"]["topic"]) for t in both] == expected
+    for found in ([each for (each,) in triggers()], both):
+        known = [each["metadata"] for each in found]
+        assert [(each["consumerGroup"], each["topic"]) for each in known] == expected
 
 
 def test_no_more_pods_than_shares() -> None:

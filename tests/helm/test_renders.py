@@ -17,6 +17,7 @@ from tests.helm import chart, kubernetes
 from tests.waits import HANGS_S
 
 ROLES = ("separate", "all")
+PODS = ("StatefulSet", "Deployment", "Pod")  # Workers, `serve`, and the test.
 CUSTOM = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
 """Kinds that come with operators; Kubernetes has no schema of them."""
 
@@ -108,37 +109,21 @@ def test_operators_resources_have_their_shape() -> None:
     found = unique(CUSTOM)
     assert {each["kind"] for each in found} == CUSTOM
     for each in found:
-        assert_shape(
-            each["spec"], SHAPES[each["kind"]], each["kind"], OPTIONAL.get(each["kind"], set())
-        )
+        kind = each["kind"]
+        assert_shape(each["spec"], SHAPES[kind], kind, OPTIONAL.get(kind, set()))
 
 
 def test_a_template_makes_one_resource_at_most() -> None:
     """A file's name says what is in it. No two resources have the same name."""
-    for role in ROLES:
-        for case in chart.CASES:
-            sources = re.findall(
-                r"^# Source: (.*)$", chart.rendered(case, f"role={role}"), re.MULTILINE
-            )
-            assert len(sources) == len(set(sources)) == len(chart.resources(case, f"role={role}"))
-            names = [
-                (r["kind"], r["metadata"]["name"]) for r in chart.resources(case, f"role={role}")
-            ]
-            assert len(names) == len(set(names))
-
-
-def all_pods() -> Iterator[chart.Resource]:
-    """The pod specification of each worker, of `serve` and of the test."""
-    for each in unique():
-        if each["kind"] in ("StatefulSet", "Deployment"):
-            yield each["spec"]["template"]["spec"]
-        elif each["kind"] == "Pod":
-            yield each["spec"]
+    for case, role in matrix():
+        sources = re.findall(r"^# Source: (.*)$", chart.rendered(case, role), re.MULTILINE)
+        names = [(r["kind"], r["metadata"]["name"]) for r in chart.resources(case, role)]
+        assert len(sources) == len(set(sources)) == len(set(names)) == len(names)
 
 
 def test_every_pod_is_restricted() -> None:
     """By the Pod Security Standard of that name; its root is read-only, and no token is in it."""
-    pods = list(all_pods())
+    pods = [each["spec"].get("template", each)["spec"] for each in unique() if each["kind"] in PODS]
     assert len(pods) > len(chart.CASES)
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -160,21 +145,14 @@ def test_every_pod_is_restricted() -> None:
 
 def test_each_role_has_its_workers_and_its_budget() -> None:
     """Roles apart, or both in one."""
-    for role, components in {"separate": {"estimator", "updater"}, "all": {"all"}}.items():
-        assert set(chart.worker_pods("separate", f"role={role}")) == components
-        for component, budget in zip(
-            sorted(components),
-            chart.of_kind("PodDisruptionBudget", "separate", f"role={role}"),
-            strict=True,
-        ):
+    for role, components in {"separate": ["estimator", "updater"], "all": ["all"]}.items():
+        pods = chart.worker_pods("separate", f"role={role}")
+        assert sorted(pods) == components
+        budgets = chart.of_kind("PodDisruptionBudget", "separate", f"role={role}")
+        for component, budget in zip(components, budgets, strict=True):
             selector = budget["spec"]["selector"]["matchLabels"]
             assert selector["app.kubernetes.io/component"] == component
-            assert (
-                selector.items()
-                <= chart.worker_pods("separate", f"role={role}")[component]["metadata"][
-                    "labels"
-                ].items()
-            )
+            assert selector.items() <= pods[component]["metadata"]["labels"].items()
 
 
 def test_selectors_find_the_workers_and_nothing_else() -> None:
@@ -281,10 +259,8 @@ def test_pods_are_spread_by_role() -> None:
 
 def test_rules_and_dashboard_are_the_charts_files() -> None:
     """Files are rendered to the letter, Prometheus' templates in them left alone."""
-    texts = [
-        (chart.CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")
-    ]
-    groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
+    files = [chart.CHART / "files" / name for name in ("recording.yaml", "alerts.yaml")]
+    groups = [group for each in files for group in yaml.safe_load(each.read_text())["groups"]]
     unknown = "serviceMonitor.enabled=false"
     assert chart.the("PrometheusRule", "observed", unknown)["spec"]["groups"] == groups
     any_job, job = r"job=~\".*stream-rater.*\"", r"job=\"stream-rater/games/rater-stream-rater\""
@@ -292,11 +268,8 @@ def test_rules_and_dashboard_are_the_charts_files() -> None:
     expected = json.loads(json.dumps(groups).replace(any_job, job))
     assert chart.the("PrometheusRule", "observed")["spec"]["groups"] == expected
     assert {"alert", "record"} <= {key for g in groups for rule in g["rules"] for key in rule}
-    (dashboard,) = (
-        each["data"]
-        for each in chart.of_kind("ConfigMap", "observed")
-        if "stream-rater.json" in each["data"]
-    )
+    maps = [each["data"] for each in chart.of_kind("ConfigMap", "observed")]
+    (dashboard,) = (each for each in maps if "stream-rater.json" in each)
     found = json.loads((chart.CHART / "files" / "dashboard.json").read_text())
     assert json.loads(dashboard["stream-rater.json"]) == found
 

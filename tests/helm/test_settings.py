@@ -158,9 +158,8 @@ def test_config_maps_hold_no_secret() -> None:
 
 
 def checksum(*changes: str) -> Any:
-    return worker_pods("separate", *changes)["updater"]["metadata"]["annotations"][
-        "checksum/config"
-    ]
+    pod = worker_pods("separate", *changes)["updater"]
+    return pod["metadata"]["annotations"]["checksum/config"]
 
 
 def test_pods_restart_when_what_they_read_has_changed() -> None:

@@ -253,16 +253,10 @@ def test_names_that_look_like_numbers_stay_texts() -> None:
         "serve.ingress.tlsSecret", "serve.ingress.className", "topologySpread.keys[0]",
     )  # fmt: skip
     more = "serve.enabled=true,serve.ingress.enabled=true,keda.enabled=true"
+    given = f"--set={more},fullnameOverride=ratings", "--set-string=serve.writeToken.key=0"
     for odd in ("123", "1e3", "0x1f", "true", "null"):
         options = [f"--set-string={place}={odd}" for place in places]
-        found = made(
-            odd,
-            *options,
-            f"--set={more}",
-            "--set=fullnameOverride=ratings",
-            "--set-string=serve.writeToken.key=0",
-        )
-        for each in found:
+        for each in made(odd, *options, *given):
             for place, text in texts_of(each).items():
                 assert isinstance(text, str), (each["kind"], place, text)
 

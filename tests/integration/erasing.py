@@ -1,6 +1,7 @@
 """What the tests of `erase` share: a season with Gertrude in it, and the command."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from random import Random
 
 from stream_rater.adapters.kafka.topics import Topics
@@ -45,11 +46,8 @@ def refused(at: Settings, prefix: str, *words: str, player: str = GERTRUDE) -> s
 
 
 def beliefs(at: Settings) -> dict[Player, bytes]:
-    store = RedisStore(at)
-    try:
+    with closing(RedisStore(at)) as store:
         return {player: data for some in store.beliefs() for player, data in some}
-    finally:
-        store.close()
 
 
 def digests(at: Settings) -> Digests:

@@ -13,10 +13,7 @@ from tests import pages
 from tests.integration.secured import Acl
 
 KNOWING = "+info"  # To know whether a full Redis deletes ratings; without it a worker only warns.
-ON_A_CLUSTER = (
-    "+command",
-    "+cluster|slots",
-)  # What any client first sends to nodes.
+ON_A_CLUSTER = ("+command", "+cluster|slots")  # What any client first sends to nodes.
 IN_THE_PLACE_OF = {  # Rights to run functions.lua as a script, by those to run it as a function.
     "+fcall": ("+evalsha", "+script|load"),
     "+function|list": ("+script|load",),
@@ -88,12 +85,6 @@ IN_A_SENTENCE = {
     },
 }  # fmt: skip
 REDIS_IN_A_SENTENCE = {SEASONS: ("%R~stream-rater:checkpoint*", "+get", "+hgetall", "+select")}
-
-
-def by_scripts(rules: tuple[str, ...]) -> tuple[str, ...]:
-    """The rules of a user who may use scripts in the place of functions."""
-    found = dict.fromkeys(one for rule in rules for one in IN_THE_PLACE_OF.get(rule, (rule,)))
-    return tuple(found)
 
 
 @dataclass(frozen=True)

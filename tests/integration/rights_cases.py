@@ -2,6 +2,7 @@
 the topics of a place where all is rated; others have a copy. Each case has a user and a
 database."""
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,6 @@ from tests.integration.rights import Rights, least, least_to_erase
 from tests.integration.role_runs import (
     SERVING,
     Ended,
-    collect_clients,
     run_command,
     run_worker,
     streams_by_thread,
@@ -60,13 +60,9 @@ COMMANDS = {
 }
 WORKERS = {"estimator": frozenset({"estimator"}), "updater": frozenset({"updater"})}
 WRITING = {  # Roles that would change what others read: each case has topics of its own.
-    "submit",
-    "correct",
-    "seed --from-ladder",
-    "rebuild",
-    "erase --delete-old",
+    "submit", "correct", "seed --from-ladder", "rebuild", "erase --delete-old",
     "serve with writing",
-}
+}  # fmt: skip
 VARIED = {"erase --delete-old", *SERVING} - {"serve"}  # Roles that need all of another's, and more.
 KAFKA, REDIS = "kafka", "redis"
 TOO_FEW = "1 rounds to tune on"  # `tune` with all its rights ends here.
@@ -154,7 +150,7 @@ class Runs:
         try:
             return self.runner(case.role, at)(user)
         finally:
-            collect_clients()
+            gc.collect()  # ends clients in cycles, whose threads wake up many times a second
 
     def start_at_once(self, cases: Sequence[Case], rated: Settings) -> None:
         """Begin these cases, each at a place that suits it."""

@@ -31,6 +31,7 @@ from stream_rater.index.follower import Follower
 from stream_rater.index.log import Watcher
 from stream_rater.places import opened
 from stream_rater.places.live_beliefs import LiveBeliefs
+from stream_rater.places.port import Place
 from stream_rater.runtime.service import Service
 from tests.builders.lines import a_message, a_round
 from tests.integration.processes import file_of
@@ -80,7 +81,7 @@ def streams_by_thread() -> Iterator[None]:
     given = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(PREFIX)}
     sys.stdout, sys.stderr = ByThread(sys.stdout), ByThread(sys.stderr)
     gc.collect()
-    gc.freeze()  # `collect_clients` then looks at what is made from here on
+    gc.freeze()  # a collection then looks at what is made from here on
     try:
         with patch.object(gc, "freeze"), patch.object(gc, "set_threshold"):
             yield
@@ -88,11 +89,6 @@ def streams_by_thread() -> Iterator[None]:
         gc.unfreeze()
         sys.stdout, sys.stderr = usual
         os.environ |= given
-
-
-def collect_clients() -> None:
-    """End clients in cycles: here their threads, which wake up many times a second, would stay."""
-    gc.collect()
 
 
 def run_command(words: list[str], settings: Settings, folder: Path) -> Ended:
@@ -174,25 +170,14 @@ def follow(settings: Settings) -> Ended:
         return in_one_line(follower.run)
 
 
-def read_beliefs(settings: Settings) -> Ended:
-    """What `what-if` and `explain` read."""
+def read(reads: Callable[[Place], object], settings: Settings) -> Ended:
+    """What a request reads of the place itself."""
 
-    def read() -> None:
+    def act() -> None:
         with opened(settings) as place:
-            LiveBeliefs(ANY_LADDER, place).of("eu", ["ann"])
+            reads(place)
 
-    return in_one_line(read)
-
-
-def read_progress(settings: Settings) -> Ended:
-    """What a request with `min_offset` reads."""
-
-    def read() -> None:
-        with opened(settings) as place:
-            place.ends()
-            place.progress()
-
-    return in_one_line(read)
+    return in_one_line(act)
 
 
 def take_rounds(settings: Settings) -> Ended:
@@ -231,7 +216,7 @@ async def _append(settings: Settings) -> None:
 
 SERVING: dict[str, Callable[[Settings], Ended]] = {
     "serve": follow,
-    "serve with beliefs": read_beliefs,
-    "serve with min_offset": read_progress,
+    "serve with beliefs": partial(read, lambda at: LiveBeliefs(ANY_LADDER, at).of("eu", ["ann"])),
+    "serve with min_offset": partial(read, lambda at: (at.ends(), at.progress())),
     "serve with writing": take_rounds,
 }

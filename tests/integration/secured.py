@@ -123,7 +123,30 @@ def secured_kafka(folder: Path, certificates: Certificates) -> Iterator[SecuredK
     java = find_java()
     assert java is not None, "run `make setup`"
     port, secured_port, controller_port = free_port(), free_port(), free_port()
-    properties = _properties(certificates, port, secured_port, controller_port)
+    broker, secured = f"BROKER://{LOOPBACK}:{port}", f"SECURED://{LOOPBACK}:{secured_port}"
+    controller = f"{LOOPBACK}:{controller_port}"
+    callers = " ".join(f'user_{each}="{password_of(each)}"' for each in CALLERS)
+    security = "org.apache.kafka.common.security"
+    properties = {
+        "listeners": f"{broker},{secured},CONTROLLER://{controller}",
+        "advertised.listeners": f"{broker},{secured}",
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": (
+            "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL"
+        ),
+        "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
+        f"listener.name.secured.{MECHANISM.lower()}.sasl.jaas.config": (
+            f"{security}.scram.ScramLoginModule required;"
+        ),
+        "listener.name.secured.plain.sasl.jaas.config": (
+            f"{security}.plain.PlainLoginModule required {callers};"
+        ),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.both),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "false",
+    }
     data = folder.resolve() / "data"
     configuration = folder / "format.properties"
     configuration.write_text(render_properties(data, port, controller_port, properties))
@@ -142,35 +165,6 @@ def secured_kafka(folder: Path, certificates: Certificates) -> Iterator[SecuredK
     with start_kafka(folder, port=port, properties=properties) as server:
         yield SecuredKafka(server, secured_port)
         server.kill()  # it would write hundreds of topics to the disk first
-
-
-def _properties(
-    certificates: Certificates, port: int, secured_port: int, controller_port: int
-) -> Mapping[str, str]:
-    broker, secured = f"BROKER://{LOOPBACK}:{port}", f"SECURED://{LOOPBACK}:{secured_port}"
-    controller = f"{LOOPBACK}:{controller_port}"
-    return {
-        "listeners": f"{broker},{secured},CONTROLLER://{controller}",
-        "advertised.listeners": f"{broker},{secured}",
-        "controller.quorum.voters": f"1@{controller}",
-        "listener.security.protocol.map": (
-            "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL"
-        ),
-        "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
-        f"listener.name.secured.{MECHANISM.lower()}.sasl.jaas.config": (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        ),
-        "listener.name.secured.plain.sasl.jaas.config": (
-            "org.apache.kafka.common.security.plain.PlainLoginModule required "
-            + " ".join(f'user_{each}="{password_of(each)}"' for each in CALLERS)
-            + ";"
-        ),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(certificates.both),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "allow.everyone.if.no.acl.found": "false",
-    }
 
 
 COPY = """

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from stream_rater.contract.events import RatingChanged
 from tests.builders.indexes import an_event
 from tests.integration.processes import Answering, Start, WorkerProcess, commands
 from tests.integration.topics import Bytes, produce
-from tests.waits import STILL_S
+from tests.waits import STILL_S, wait_until
 
 Serve = Start
 
@@ -44,6 +44,20 @@ def ask(api: Answering, path: str, body: Any = None, method: str = "", **headers
         return Answered(answer.status, {k.lower(): v for k, v in answer.getheaders()}, text)
     finally:
         connection.close()
+
+
+def first(
+    asked: Callable[[], Answered], what: str, is_it: Callable[[Answered], bool] | None = None
+) -> Answered:
+    """The first answer for which this holds; without it, the first that is no 503."""
+    found: list[Answered] = []
+
+    def holds() -> bool:
+        found.append(asked())
+        return is_it(found[-1]) if is_it else found[-1].status != 503
+
+    wait_until(holds, what, every_s=0.1)
+    return found[-1]
 
 
 class StreamedEvent(NamedTuple):

@@ -23,8 +23,8 @@ from tests.integration.rights import least
 from tests.integration.rights_cases import CASES, COMMANDS, REDIS, TOO_FEW, Case, outcomes
 from tests.integration.role_runs import Ended, in_one_line, run_command, streams_by_thread
 from tests.integration.secured import SecuredCluster, secured_cluster
-from tests.integration.serving import Answered, Serve, ask, serves
-from tests.integration.topics import Finished, produce
+from tests.integration.serving import Answered, Serve, ask, first
+from tests.integration.topics import Finished, produce, rated
 
 AT_ONCE = 8
 Start = Callable[..., processes.WorkerProcess]
@@ -45,15 +45,10 @@ DENIALS = {
 UNNAMED = r"kafka: None"  # Of a producer whose records are given up before the denial is named.
 
 
-def said(ended: Ended) -> list[str]:
-    """The lines of standard error, without the log and without what a command announces."""
-    announced = ("{", "ladder 'eu': ")
-    return [line for line in processes.complaints(ended.err) if not line.startswith(announced)]
-
-
 def fault(case: Case, ended: Ended) -> str:
     """What is wrong with how a case ended; empty if nothing is."""
-    lines = said(ended)
+    announced = ("{", "ladder 'eu': ")  # the log, and what a command says before it begins
+    lines = [line for line in processes.complaints(ended.err) if not line.startswith(announced)]
     if not case.lacks:
         right = ended.code == 0 or (case.role == "tune" and TOO_FEW in ended.err)
         return "" if right else f"{case}: {ended}"
@@ -122,18 +117,13 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
     last = first.log().splitlines()[-1]
     assert re.match(r"stream-rater: (estimator|updater): kafka: .*", last), last
     assert "fenced" in last.lower() and "Traceback" not in first.log()
-    produce(opened, rounds_from(20, 20))
-    processes.wait_until(Finished(opened), "all is rated")
+    rated(opened, *rounds_from(20, 20))
     assert successor.running and second.running
-    whole = processes.stream_rater(
-        "verify", "--wait", processes.PATIENTLY, settings=castle.user(at, "verify")
-    )
-    assert (whole.returncode, processes.complaints(whole.stderr)) == (0, []), whole.stderr
-    assert whole.stdout.startswith("40 rounds replayed")
-    denied = processes.stream_rater("verify", settings=castle.user(at, "verify", "+hlen"))
-    (line,) = processes.complaints(denied.stderr)
-    assert denied.returncode == 1
-    assert line.startswith("stream-rater: redis: ") and "'hlen'" in line
+    words = "verify", "--wait", processes.PATIENTLY
+    whole = processes.done(castle.user(at, "verify"), *words, quiet=True)
+    assert whole.startswith("40 rounds replayed")
+    denied = processes.refused(castle.user(at, "verify", "+hlen"), "verify", code=1)
+    assert denied.startswith("stream-rater: redis: ") and "'hlen'" in denied
 
 
 def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start) -> None:
@@ -141,7 +131,8 @@ def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start
     castle.redis.empty()
     at = castle.place()
     user, opened = castle.user(at, "all"), castle.opened(at)
-    rules = rights.by_scripts(rights.REDIS["all"])
+    others = (rights.IN_THE_PLACE_OF.get(rule, (rule,)) for rule in rights.REDIS["all"])
+    rules = [*dict.fromkeys(itertools.chain(*others))]
     produce(opened, some_rounds())
     for less in dict.fromkeys(itertools.chain(*rights.IN_THE_PLACE_OF.values())):
         castle.redis.allow(user.redis_username, *(rule for rule in rules if rule != less))
@@ -178,8 +169,7 @@ def test_the_least_rights_on_a_cluster(
         user = on_the_cluster(castle, cluster)
         opened = castle.opened(user)
         worker = worker_process(user)
-        produce(opened, some_rounds())
-        processes.wait_until(Finished(opened), "all is rated")
+        rated(opened, *some_rounds())
         assert worker.metric("stream_rater_updates_total", outcome="applied") == 4
         for rule in rights.ON_A_CLUSTER:
             less = on_the_cluster(castle, cluster, rule)
@@ -209,34 +199,23 @@ EXTRA = ("serve with beliefs", "serve with min_offset", "serve with writing")
 
 def round_taken(api: processes.WorkerProcess) -> Answered:
     """The answer to a round, once the process is connected."""
-    found: list[Answered] = []
-
-    def is_connected() -> bool:
-        found.append(ask(api, "/v1/ladders/eu/rounds", ROUND, **TOKEN))
-        return "not connected yet" not in found[-1].text
-
-    processes.wait_until(is_connected, "it is connected")
-    return found[-1]
+    sent = partial(ask, api, "/v1/ladders/eu/rounds", ROUND, **TOKEN)
+    return first(sent, "it is connected", lambda each: "not connected yet" not in each.text)
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    with serves(tmp_path) as start:
-        yield start
-
-
-def test_serve_with_exactly_its_rights(castle: Castle, serve: Serve, worker_process: Start) -> None:
+def test_serve_with_exactly_its_rights(
+    castle: Castle, serve_process: Serve, worker_process: Start
+) -> None:
     """It makes the index and answers all; what needs more rights says which was denied, and harms
     nothing, and is answered with them."""
     castle.redis.empty()
     at = castle.place()
     opened = castle.opened(at)
     worker_process(castle.user(at, "all"))
-    produce(opened, some_rounds())
-    processes.wait_until(Finished(opened), "all is rated")
+    rated(opened, *some_rounds())
 
     def started(user: Settings) -> processes.WorkerProcess:
-        return serve(msgspec.structs.replace(user, serve_write_token="w"))
+        return serve_process(msgspec.structs.replace(user, serve_write_token="w"))
 
     api, ladder = started(castle.user(at, "serve")), "/v1/ladders/eu"
     asked = [
@@ -269,9 +248,7 @@ def test_serve_without_a_right_ends_in_one_line(castle: Castle) -> None:
     """Though another process of it follows the topic."""
     at = castle.place()
     (less,) = least("serve", at).kafka
-    ended = processes.stream_rater("serve", settings=castle.user(at, "serve", less))
-    (line,) = [each for each in processes.complaints(ended.stderr) if not each.startswith("{")]
-    assert ended.returncode == 1
+    line = processes.refused(castle.user(at, "serve", less), "serve", code=1)
     assert re.match(f"stream-rater: .*({DENIALS['kafka']})", line), line
 
 
@@ -298,8 +275,7 @@ def test_secrets_stay_secret(castle: Castle, worker_process: Start, tmp_path: Pa
             redis=user.redis.replace("://", f"://{login}"), redis_username="", redis_password="",
         )
     )  # fmt: skip
-    produce(opened, some_rounds())
-    processes.wait_until(Finished(opened), "all is rated")
+    rated(opened, *some_rounds())
     found = said_by(worker)
     assert "wave sent" in found and "stream_rater_rounds_total" in found
     castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")

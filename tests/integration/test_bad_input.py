@@ -130,17 +130,6 @@ def aftermath(
         yield done
 
 
-def _verdicts(settings: Settings) -> dict[Place, str]:
-    """The verdicts from the log alone: the code of each record, empty for a valid round."""
-    ladders = ladders_of_settings(settings)
-    validator = RecordValidator(ladders, settings.duplicate_window, settings.partitions)
-    verdicts: dict[Place, str] = {}
-    for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
-        _, (rejection,) = validator.decode([record])
-        verdicts[record.partition, record.offset] = "" if rejection is None else rejection.code
-    return verdicts
-
-
 def test_each_code_is_reached(aftermath: Aftermath) -> None:
     """Every record that should be is rejected, once for each code of rounds, and no other is."""
     assert set(BAD) == set(aftermath.codes.values()) == CODES
@@ -153,7 +142,11 @@ def test_each_code_is_reached(aftermath: Aftermath) -> None:
 
 def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
     """Each invalid record is rejected exactly once, and no valid one is."""
-    verdicts = _verdicts(aftermath.settings)
+    at, verdicts = aftermath.settings, dict[Place, str]()  # by the log alone; empty: a valid round
+    validator = RecordValidator(ladders_of_settings(at), at.duplicate_window, at.partitions)
+    for record in read_all(at, Topics.of(at).rounds, at.partitions):
+        _, (rejection,) = validator.decode([record])
+        verdicts[record.partition, record.offset] = "" if rejection is None else rejection.code
     assert verdicts.keys() == aftermath.sent.keys()
     expected = {place: [code] for place, code in verdicts.items() if code}
     found = {
@@ -214,8 +207,7 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
     packed_small.produce(Topics.of(settings).rounds, value, KEY, partition=partition)
     assert packed_small.flush(STILL_S) == 0
     (after,) = produce(settings, [bad_rounds.good_record(400)])
-    finished = Finished(settings)
-    wait_until(finished, "everything is finished", every_s=0.2)
+    wait_until(Finished(settings), "everything is finished", every_s=0.2)
     (headers,) = _read_rejected(settings)[partition, (after.offset() or 0) - 1]
     assert headers["error-code"] == b"too-large"
     assert headers["original-bytes"] == str(len(value) + len(KEY)).encode()
@@ -327,6 +319,7 @@ def reported_by(at: Settings, ladders: list[str], **options: str) -> None:
         value = a_round(round_id=f"of {ladder}", ladder=ladder)
         producer.produce(Topics.of(at).rounds, value, ladder.encode())
     assert producer.flush(STILL_S) == 0
+    wait_until(Finished(at), "everything is finished", every_s=0.2)
 
 
 def misplaced(at: Settings) -> dict[str, str]:
@@ -346,14 +339,12 @@ def rated_ladders(at: Settings) -> set[str]:
 def no_round_is_lost_by_the_default_partitioner(at: Settings) -> None:
     """Each round is rated, or rejected with the remedy, by which it is rated then."""
     reported_by(at, TWELVE)
-    wait_until(Finished(at), "everything is finished", every_s=0.2)
     refused = misplaced(at)
     assert set(refused) | rated_ladders(at) == set(TWELVE)
     assert not set(refused) & rated_ladders(at)
     assert 0 < len(refused) < len(TWELVE), "the two partitioners agree on some"
     assert all("partitioner=murmur2_random" in why for why in refused.values())
     reported_by(at, list(refused), partitioner="murmur2_random")
-    wait_until(Finished(at), "everything is finished", every_s=0.2)
     assert rated_ladders(at) == set(TWELVE)
     assert len(misplaced(at)) == len(refused)
     done(at, "verify")

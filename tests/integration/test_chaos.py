@@ -4,29 +4,29 @@ nothing without. (Counts: `unit/test_chaos.py`; in memory: `simulation/test_judg
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from local.processes import free_port
 from local.servers import Server
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
+from tests.chaos.below import frozen
 from tests.chaos.judging import ANSWERS, asking, judge_twice, recording, words_of
 from tests.chaos.planted import IN_SERVE
 from tests.chaos.redis_faults import restored, snapshot
 from tests.chaos.scene import advised_redis
 from tests.chaos.season import differing, lobbies
 from tests.chaos.serving import wait_until_asked
-from tests.chaos.standalone import free_port
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.topics import Bytes, Finished, produce
+from tests.integration.serving import index_process
+from tests.integration.topics import Bytes, Finished, produce, rated
 from tests.judge.observations import Findings
 from tests.real import SettingsFactory
 from tests.rounds import as_json, day, ranked
@@ -80,8 +80,7 @@ def run(at: Settings, folder: Path, *words: str) -> Findings:
         worker.wait_ready()
         some = [*itertools.islice(lobbies(), ROUNDS)]
         some += [some[3], some[4] | {"round_id": "bad", "standings": some[4]["standings"][:1]}]
-        produce(at, [Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in some])
-        wait_until(Finished(at), "all is rated")
+        rated(at, *(Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in some))
         return judge_twice(live, at)
 
 
@@ -123,21 +122,6 @@ def play(at: Settings, first: int) -> None:
         produce(at, [Bytes(value, b"duels")])
 
 
-@contextmanager
-def paused(serve: WorkerProcess) -> Iterator[None]:
-    """Stop the process that keeps the index up to date, so that the index stays as it is."""
-    tasks = Path(f"/proc/{serve.pid}/task").glob("*/children")
-    children = [int(pid) for each in tasks for pid in each.read_text().split()]
-    assert children
-    for pid in children:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in children:
-            os.kill(pid, signal.SIGCONT)
-
-
 def story(at: Settings, index: Server, worker: WorkerProcess, serve: WorkerProcess) -> None:
     """Rate rounds; set the index back; and ask for rounds that wait for a worker."""
 
@@ -153,7 +137,7 @@ def story(at: Settings, index: Server, worker: WorkerProcess, serve: WorkerProce
     rate(0)
     kept = snapshot(index)
     rate(TURNS)
-    with paused(serve):
+    with frozen(index_process(serve)):  # so that the index stays as it is
         restored(index, kept)
         wait_until_asked(serve, ENOUGH)
     serve.wait_ready()

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,9 +21,16 @@ from stream_rater.contract.record import header
 from stream_rater.replay.checkpoint import heads_in
 from tests import rounds
 from tests.builders.lines import Bytes, a_correction, a_message, a_round
-from tests.integration.processes import PATIENTLY, Start, done, refused, stopped, stream_rater
+from tests.integration.processes import PATIENTLY, Start, done, refused, stopped
 from tests.integration.test_rebuild import flush
-from tests.integration.topics import Finished, headers_of, produce, read_topic, remove_topic
+from tests.integration.topics import (
+    Finished,
+    headers_of,
+    produce,
+    rated,
+    read_topic,
+    remove_topic,
+)
 from tests.real import SettingsFactory
 from tests.waits import wait_until
 
@@ -47,11 +55,6 @@ def season(first: int, count: int) -> Iterator[Bytes]:
         if number % 3 == 0:
             players = ["p0-2" if name == "p0" else name for name in players]
         yield played(number, *players, ladder=RANKED if number % 2 else DUELS)
-
-
-def rated(at: Settings, *records: Bytes) -> None:
-    produce(at, records)
-    wait_until(Finished(at), "all is rated")
 
 
 def correct(at: Settings, *words: str) -> int:
@@ -248,18 +251,13 @@ def test_a_worker_dies_in_a_correction(settings: SettingsFactory, worker_process
 
 def made(at: Settings, *ladders: str) -> list[str]:
     """What the command says, a line a ladder."""
-    ended = stream_rater("checkpoint", *ladders, settings=at)
-    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
-    return ended.stdout.splitlines()
+    return done(at, "checkpoint", *ladders, quiet=True).splitlines()
 
 
 def offsets_of(at: Settings, ladder: str) -> list[int]:
     """The offsets of the ladder's checkpoints, the newest first."""
-    store = RedisStore(at)
-    try:
+    with closing(RedisStore(at)) as store:
         return [each.offset for each in heads_in(store.checkpoints.heads(ladder)) if each.whole]
-    finally:
-        store.close()
 
 
 def test_a_correction_begins_at_a_checkpoint(
@@ -287,10 +285,9 @@ def test_a_correction_begins_at_a_checkpoint(
     assert offsets_of(at, RANKED) == [there], "it was made again"
     assert corrections(at, correct(at, "void", RANKED, "r109"))
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
-    store = RedisStore(at)
-    for name, head in store.checkpoints.heads(RANKED).items():
-        store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
-    store.close()
+    with closing(RedisStore(at)) as store:
+        for name, head in store.checkpoints.heads(RANKED).items():
+            store.checkpoints.drop(RANKED, name, heads_in({name: head})[0].pieces)
     assert corrections(at, correct(at, "void", RANKED, "r111"))
     verified(at)
     assert "ladder 'nowhere' has no rounds: name one that has" in refused(

@@ -1,6 +1,5 @@
 """`make demo` on real servers, `stream-rater demo --embedded`, and `make up` on a real Redis."""
 
-import os
 import re
 import signal
 import subprocess
@@ -21,8 +20,8 @@ from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.calls import LIBRARY
-from stream_rater.config.settings import PREFIX
-from tests.integration.processes import wait_until
+from stream_rater.config.settings import Settings
+from tests.integration.processes import environment_of, wait_until
 from tests.real import PREFIX as TESTS
 from tests.real import SettingsFactory
 from tests.unit.test_make_up import first_line, needs_redis, python_script
@@ -35,9 +34,8 @@ LATENCY = "from round to rating"
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
     """An environment without our settings, with a folder that identifies the demo's processes."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     ours = {"TMPDIR": str(folder), "COLUMNS": "100", "PYTHONPATH": str(ROOT / "deploy")}
-    return kept | ours | variables
+    return environment_of(Settings()) | ours | variables
 
 
 def processes_of(folder: Path) -> list[str]:

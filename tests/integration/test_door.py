@@ -20,7 +20,7 @@ from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.corrected import matches
 from tests.chaos.correcting import LADDERS_FILE, LARGE, SeededSeason
 from tests.integration.processes import PATIENTLY, Answering, Start, WorkerProcess, done, refused
-from tests.integration.serving import Answered, Serve, ask
+from tests.integration.serving import Answered, Serve, ask, first
 from tests.integration.topics import Bytes, Finished, newest_events, produce, published
 from tests.real import SettingsFactory
 from tests.rounds import ranked
@@ -50,14 +50,7 @@ def post(api: Answering, path: str, body: Any) -> Answered:
 
 def send(api: Answering, path: str, body: Any) -> Answered:
     """Send until it is taken or refused for good, as a client does."""
-    found: list[Answered] = []
-
-    def taken() -> bool:
-        found.append(post(api, path, body))
-        return found[-1].status != 503
-
-    wait_until(taken, "it is taken", every_s=0.2)
-    return found[-1]
+    return first(partial(post, api, path, body), "it is taken")
 
 
 def a_round(round_id: str, *players: str) -> dict[str, Any]:
@@ -66,16 +59,10 @@ def a_round(round_id: str, *players: str) -> dict[str, Any]:
 
 
 def ended(api: Answering, path: str) -> Any:
-    found: list[Any] = []
-
-    def has_ended() -> bool:
-        answer = ask(api, f"{path}{'&' if '?' in path else '?'}wait=30")
-        assert answer.status == 200, answer
-        found.append(answer.json)
-        return bool(found[-1]["status"] != "pending")
-
-    wait_until(has_ended, f"{path} is no longer pending")
-    return found[-1]
+    asked = partial(ask, api, f"{path}{'&' if '?' in path else '?'}wait=30")
+    answer = first(asked, f"{path} is no longer pending", lambda e: e.json["status"] != "pending")
+    assert answer.status == 200, answer
+    return answer.json
 
 
 def test_from_the_post_to_the_ratings(
@@ -146,15 +133,9 @@ def fresh_answers(api: Answering) -> None:
 
 def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
     """The first answer that is not `not-yet`: on a busy machine the wait may end first."""
-    found: list[Answered] = []
-
-    def answers() -> bool:
-        found.append(ask(api, path, body))
-        assert found[-1].status in (200, 503), found[-1]
-        return found[-1].status == 200
-
-    wait_until(answers, path)
-    return found[-1].json
+    answer = first(partial(ask, api, path, body), path)
+    assert answer.status == 200, answer
+    return answer.json
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])

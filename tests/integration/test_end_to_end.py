@@ -5,7 +5,6 @@ import gzip
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +17,9 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE
-from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
+from tests.integration.processes import PATIENTLY, Start, done, wait_until
 from tests.integration.topics import Finished, published
 from tests.real import SettingsFactory
-
-StartWorker = Callable[..., WorkerProcess]
 
 ROUNDS = {"formula-one": 600, "codeforces": 10, "map-rando": 1000}
 """How many of each ladder, from the first on."""
@@ -52,12 +49,6 @@ class Season(NamedTuple):
     results: Counter[tuple[str, str, str]]  # (ladder, round id, player), each once.
 
 
-def _lines(shared: Path) -> Iterator[bytes]:
-    for name, count in ROUNDS.items():
-        with gzip.open(shared / "data" / f"{name}.jsonl.gz") as file:
-            yield from itertools.islice(file, count)
-
-
 LAST = 6  # Where the source offset is in a record.
 
 
@@ -72,22 +63,19 @@ def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
     rounds, ladders, out = folder / "rounds.jsonl", folder / "ladders.toml", folder / "ratings"
     results: Counter[tuple[str, str, str]] = Counter()
     with rounds.open("wb") as file:
-        for line in _lines(shared):
-            file.write(line)
-            event = json.loads(line)
-            for entry in event["standings"]:
-                results[event["ladder"], event["round_id"], entry["player"]] += 1
+        for name, count in ROUNDS.items():
+            with gzip.open(shared / "data" / f"{name}.jsonl.gz") as given:
+                for line in itertools.islice(given, count):
+                    file.write(line)
+                    event = json.loads(line)
+                    for entry in event["standings"]:
+                        results[event["ladder"], event["round_id"], entry["player"]] += 1
     ladders.write_text(LADDERS)
-    rated = stream_rater(
-        "rate", str(rounds), "--ladders", str(ladders), "--records", "--out", str(out),
-        settings=Settings(),
-    )  # fmt: skip
-    assert rated.returncode == 0, rated.stderr
-    beliefs = {}
-    for text in out.open():
-        row = json.loads(text)
-        record = base64.b64decode(row["record"])
-        beliefs[row["ladder"], row["player"]] = _without_offset(record)
+    done(Settings(), "rate", rounds, "--ladders", ladders, "--records", "--out", out)
+    beliefs = {
+        (row["ladder"], row["player"]): _without_offset(base64.b64decode(row["record"]))
+        for row in map(json.loads, out.open())
+    }
     return Season(rounds, ladders, beliefs, results)
 
 
@@ -107,16 +95,9 @@ def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | 
     }
 
 
-def _submit(season: Season, settings: Settings) -> None:
-    sent = stream_rater("submit", str(season.rounds), settings=settings)
-    assert sent.returncode == 0, sent.stderr
-
-
 def _check_all(season: Season, settings: Settings) -> None:
     """Beliefs equal those of `rate`, `verify` agrees, each result is published once, in order."""
-    verified = stream_rater("verify", "--wait", PATIENTLY, settings=settings)
-    assert verified.returncode == 0, verified.stderr
-    assert "all equal, bit for bit" in verified.stdout
+    assert "all equal, bit for bit" in done(settings, "verify", "--wait", PATIENTLY)
     assert _beliefs(settings, list(season.beliefs)) == season.beliefs
 
     # A killed worker's open transaction hides later events until Kafka gives it up.
@@ -137,11 +118,11 @@ def place(season: Season, settings: SettingsFactory) -> Settings:
 
 
 def test_a_killed_worker_loses_and_doubles_nothing(
-    season: Season, place: Settings, worker_process: StartWorker
+    season: Season, place: Settings, worker_process: Start
 ) -> None:
     """Equal to a sequential replay byte for byte, each event once, though one is killed midway."""
     first, second = worker_process(place), worker_process(place)
-    _submit(season, place)
+    done(place, "submit", season.rounds)
     admin = Admin(place)
     changed, count = admin.topics.changed, admin.partitions()[admin.topics.changed]
     # By the topic's ends, not by its records: to read them all at each look took more than rating.

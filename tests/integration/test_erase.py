@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Producer
-
-from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
@@ -26,7 +23,7 @@ from tests.integration.erasing import (
     under_new_name,
     where_named,
 )
-from tests.integration.processes import PATIENTLY, Start, stopped, stream_rater, wait_until
+from tests.integration.processes import PATIENTLY, Start, done, refused, stopped, wait_until
 from tests.integration.test_corrections import (
     DUELS,
     RANKED,
@@ -35,33 +32,16 @@ from tests.integration.test_corrections import (
     last_round,
     played,
     published_events,
-    rated,
     verified,
 )
-from tests.integration.test_rebuild import flush, rebuild
-from tests.integration.topics import TIMEOUT_S, not_compared, read_topic
+from tests.integration.test_rebuild import flush
+from tests.integration.topics import in_transactions, not_compared, rated, read_topic
 
 SEEDS = [
     a_message(a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED)),
     a_message(a_correction("player-reset", ladder=RANKED, round_id="x1", at=rounds.day(1),
                            player=GERTRUDE, sigma=300.0)),
 ]  # fmt: skip
-
-
-def in_transaction(at: Settings, record: Bytes, *, commits: bool) -> None:
-    """Report a round as a game backend with transactions does. Its end takes an offset."""
-    producer = Producer(
-        {
-            "bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}game",
-            "partitioner": "murmur2_random",
-        },
-        logger=CLIENT_LOGGER,
-    )  # fmt: skip
-    producer.init_transactions(TIMEOUT_S)
-    producer.begin_transaction()
-    producer.produce(Topics.of(at).rounds, record.value, record.key)
-    producer.flush(TIMEOUT_S)
-    (producer.commit_transaction if commits else producer.abort_transaction)(TIMEOUT_S)
 
 
 def rounds_of(at: Settings) -> int:
@@ -80,21 +60,19 @@ def with_a_past(at: Settings, start: Start) -> None:
     back, a removal, a merge into her, a season's end, a checkpoint and standings."""
     worker = start(at)
     named = rounds.as_json(*rounds.ranked([1, 2], [GERTRUDE, GERTRUDE]), ladder=RANKED)
-    refused = Bytes(named, RANKED.encode()), Bytes(GERTRUDE.encode(), b"ranked")
+    rejected = Bytes(named, RANKED.encode()), Bytes(GERTRUDE.encode(), b"ranked")
     joining = played(60, "walter", "p1"), played(61, "p2", "walter")
-    rated(at, *SEEDS, *season(0, 60), *refused, *season(0, 8), *joining)
-    in_transaction(at, played(62, "p4", GERTRUDE), commits=False)
-    in_transaction(at, played(63, "p4", GERTRUDE), commits=True)
+    rated(at, *SEEDS, *season(0, 60), *rejected, *season(0, 8), *joining)
+    in_transactions(at, [played(62, "p4", GERTRUDE)], [played(63, "p4", GERTRUDE)], abort={0})
     correct(at, "void", RANKED, "r11")
     correct(at, "merge", RANKED, "walter", GERTRUDE)
     correct(at, "remove", RANKED, "p6")
     correct(at, "remove", DUELS, GERTRUDE, "--from", rounds.day(200))
     correct(at, "season", RANKED, "1", "--keep", "0.9", "--sigma", "100")
-    for words in (["checkpoint"], ["season-standings", RANKED, "--wait", PATIENTLY]):
-        done = stream_rater(*words, settings=at)
-        assert done.returncode == 0, done.stderr
+    done(at, "checkpoint")
+    done(at, "season-standings", RANKED, "--wait", PATIENTLY)
     rated(at, *season(70, 12))
-    in_transaction(at, played(82, "p4", GERTRUDE), commits=True)  # the log ends with its end
+    in_transactions(at, [played(82, "p4", GERTRUDE)])  # the log ends with its end
     wait_until(lambda: last_round(at, GERTRUDE).round_id == "r82", "the last one is rated")
     stopped(worker)
 
@@ -109,11 +87,11 @@ def test_the_id_is_gone_and_ratings_are_as_before(
     with_a_past(at, worker_process)
     before, events, last = digests(at), published_events(at), last_round(at, GERTRUDE)
     assert any(GERTRUDE.encode() in each for each in in_redis(at))
-    done = erase(at, to.topic_prefix, "--pseudonym", NAME)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert "2 seeds and 2 corrections name the player" in done.stdout
+    ended = erase(at, to.topic_prefix, "--pseudonym", NAME)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
+    assert "2 seeds and 2 corrections name the player" in ended.stdout
     topics = "|".join([*Topics.of(at).names, topic_of(at)]).replace(".", r"\.")
-    assert f"--delete --topic '{topics}'" in done.stdout
+    assert f"--delete --topic '{topics}'" in ended.stdout
 
     assert where_named(at, to) == []
     assert not_compared(to) == []
@@ -159,13 +137,9 @@ def has_tombstones(at: Settings) -> None:
 
 def goes_back(at: Settings, before: Digests) -> None:
     """Check that no worker uses the old topics, until a rebuild."""
-    words = ["watch", "--from-start", "--wait", "1", "--player", GERTRUDE]
-    assert stream_rater(*words, settings=at).returncode == 0
-    ended = stream_rater("run", settings=at)
-    assert ended.returncode == 2 and "set topic_prefix to that of the new topics" in ended.stderr
+    done(at, "watch", "--from-start", "--wait", "1", "--player", GERTRUDE)
+    assert "set topic_prefix to that of the new topics" in refused(at, "run", code=2)
     flush(at)
-    done = rebuild(at)
-    assert done.returncode == 0, done.stderr
+    done(at, "rebuild")
     assert digests(at) == before
-    shown = stream_rater("inspect", "--ladder", RANKED, "--player", GERTRUDE, settings=at)
-    assert shown.returncode == 0 and "  erased: " in shown.stdout
+    assert "  erased: " in done(at, "inspect", "--ladder", RANKED, "--player", GERTRUDE)

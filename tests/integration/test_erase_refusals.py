@@ -6,10 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.config.errors import Failed
@@ -21,23 +18,25 @@ from stream_rater.places import opened
 from tests import real
 from tests.builders.kills import halting, short
 from tests.integration import erasing
-from tests.integration.processes import Start, environment_of, stopped, stream_rater, wait_until
-from tests.integration.test_corrections import RANKED, correct, played, rated, verified
-from tests.integration.test_rebuild import rebuild
-from tests.integration.topics import make_topics, produce, read_topic, remove_topic
-from tests.waits import STILL_S
+from tests.integration.processes import Start, done, environment_of, refused, stopped, wait_until
+from tests.integration.test_corrections import RANKED, correct, played, verified
+from tests.integration.topics import (
+    delete_records,
+    make_topics,
+    produce,
+    rated,
+    read_topic,
+    remove_topic,
+)
 
 MU = 21  # Where mu begins in a record.
 
 
 def delete_first_rounds(at: Settings) -> None:
     """Delete a record of the first partition that has any."""
-    admin = Admin(at)
-    topic = admin.topics.rounds
-    partition = next(p for p, end in enumerate(admin.ends(topic, at.partitions)) if end)
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
-    for future in client.delete_records([TopicPartition(topic, partition, 1)]).values():
-        future.result(STILL_S)
+    topic = Topics.of(at).rounds
+    partition = next(p for p, end in enumerate(Admin(at).ends(topic, at.partitions)) if end)
+    delete_records(at, topic, {partition: 1})
 
 
 def edit_a_belief(at: Settings) -> str:
@@ -107,14 +106,12 @@ def test_a_belief_that_differs_is_found(
     assert repr(player) in said and "stream-rater rebuild --replace" in said
     assert all(each.value() for each in read_topic(at, Topics.of(at).changed))
     for place in (at, to):
-        ended = stream_rater("run", settings=place)
-        assert ended.returncode == 2 and "a rebuild of the store is unfinished" in ended.stderr
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+        assert "a rebuild of the store is unfinished" in refused(place, "run", code=2)
+    done(at, "rebuild", "--replace")
     assert erasing.beliefs(at) == before
     verified(at)
-    done = erasing.erase(at, other.topic_prefix, "--delete-old")
-    assert done.returncode == 0, done.stderr
+    ended = erasing.erase(at, other.topic_prefix, "--delete-old")
+    assert ended.returncode == 0, ended.stderr
     wait_until(lambda: not Admin(at).partitions(), "they are gone")
     assert set(Admin(other).partitions()) == set(Topics.of(other).names)
     verified(other)
@@ -162,7 +159,7 @@ EFFECTS = [  # All that `erase` writes by, in the order of the first calls.
     "stream_rater.adapters.kafka.topics.Admin.create_topics",
     "stream_rater.adapters.kafka.producers.Copier.write",
     "stream_rater.adapters.kafka.topics.Admin.commit",
-    "stream_rater.adapters.redis.checkpoints.RedisCheckpoints.drop_all",
+    "stream_rater.adapters.redis.store.RedisCheckpoints.drop_all",
     "stream_rater.places.kafka.drop_index",
     "stream_rater.adapters.kafka.producers.PartsProducer.scatter",
     "stream_rater.adapters.redis.metadata.StoreMetadata.begin_rebuild",
@@ -203,9 +200,8 @@ def test_killed(
     marks, emptied = "PartsProducer.scatter", "StoreMetadata.begin_rebuild"
     assert made.index(marks) < made.index(emptied), "the store is emptied after the marks"
     assert "a rebuild of the store is unfinished" in erasing.refused(at, second.topic_prefix)
-    assert "offsets no longer order the rounds" in rebuild(first, "--replace").stderr
-    done = rebuild(at, "--replace")
-    assert done.returncode == 0, done.stderr
+    assert "offsets no longer order the rounds" in refused(first, "rebuild", "--replace")
+    done(at, "rebuild", "--replace")
     assert erasing.digests(at) == before
     assert "holds records" in erasing.refused(at, first.topic_prefix)
 

@@ -20,7 +20,7 @@ from tests.builders.lines import a_message, a_round
 from tests.helm import chart
 from tests.image import Building, Stage
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.topics import Finished, produce
+from tests.integration.topics import rated
 from tests.real import SettingsFactory
 from tests.waits import HANGS_S
 
@@ -56,8 +56,7 @@ def test_the_container_starts_warm_and_rates(
     log = tmp_path / "log"
     with closing(WorkerProcess(at, log, variables=variables | more, command=command)) as worker:
         worker.wait_ready()
-        produce(at, [a_message(a_round(1, "ann", "bob"))])
-        wait_until(Finished(at), "it is rated")
+        rated(at, a_message(a_round(1, "ann", "bob")))
         assert worker.metric("stream_rater_updates_total", outcome="applied") > 0
         worker.terminate()
         assert worker.wait() == 0
@@ -129,7 +128,6 @@ def test_a_pods_command_rates_and_drains_in_time(settings: SettingsFactory, tmp_
         wait_until(lambda: port_of(tmp_path / "log") > 0, "it listens")
         helm_test = [sys.executable, "-c", script, f"127.0.0.1:{port_of(tmp_path / 'log')}", pods]
         assert subprocess.run([*helm_test, str(HANGS_S)], check=False).returncode == 0
-        produce(at, [a_message(a_round(1, "ann", "bob", ladder="eu"))])
-        wait_until(Finished(at), "the round is rated")
+        rated(at, a_message(a_round(1, "ann", "bob", ladder="eu")))
         process.send_signal(signal.SIGTERM)
         assert process.wait(pod["spec"]["terminationGracePeriodSeconds"]) == 0

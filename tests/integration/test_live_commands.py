@@ -17,8 +17,8 @@ from tests.benchmarks.lab import game
 from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_message, a_round
 from tests.integration.processes import Start, done, refused, stream_rater
-from tests.integration.test_corrections import RANKED, correct, published_events, rated, season
-from tests.integration.topics import client_of, headers_of, produce, read_topic
+from tests.integration.test_corrections import RANKED, correct, published_events, season
+from tests.integration.topics import client_of, headers_of, produce, rated, read_topic
 from tests.real import SettingsFactory
 from tests.waits import STILL_S
 
@@ -74,11 +74,10 @@ def test_a_dry_run_rates_the_live_log(settings: SettingsFactory, tmp_path: Path)
     words = ["correct", "remove", LADDERS[0], "ann", "p2", "--dry-run", "--format", "json"]
     assert done(at, *words) == done(at, *words, "--file", file) != ""
     assert len(corrections(at)) == 1
-    again = stream_rater("correct", "void", LADDERS[0], "r1", "--dry-run", settings=at)
-    assert again.returncode == 1 and "already-voided" in again.stderr
+    again = refused(at, "correct", "void", LADDERS[0], "r1", "--dry-run", code=1)
+    assert "already-voided" in again
     done(at, *words[:5])
-    gone = stream_rater(*words[:4], "--dry-run", settings=at)
-    assert gone.returncode == 1 and "unknown-player" in gone.stderr
+    assert "unknown-player" in refused(at, *words[:4], "--dry-run", code=1)
 
 
 # --- predict ---
@@ -91,9 +90,7 @@ CORRECTIONS = [
 
 
 def predict(at: Settings, *words: object) -> dict[str, Any]:
-    ended = stream_rater("predict", *map(str, words), "--format", "json", settings=at)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(ended.stdout)
+    found: dict[str, Any] = json.loads(done(at, "predict", *words, "--format", "json", quiet=True))
     return found
 
 

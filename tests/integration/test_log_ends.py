@@ -16,9 +16,8 @@ from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.places.kafka_topics import UnfinishedRounds
 from tests.integration.erasing import digests, season
 from tests.integration.processes import Start, WorkerProcess, done, stopped
-from tests.integration.test_corrections import RANKED, correct, rated
-from tests.integration.test_move_kafka import in_transactions
-from tests.integration.topics import produce
+from tests.integration.test_corrections import RANKED, correct
+from tests.integration.topics import in_transactions, produce, rated
 from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
@@ -34,16 +33,12 @@ def kept(settings: SettingsFactory, worker_process: Start) -> Kept:
     rated(at, *season(0, 12))
     correct(at, "season", RANKED, "1")
     rated(at, *season(12, 8))
-    in_transactions(at, [*season(20, 8)], abort=0)
-    left = sum(map(len, offsets_left(at).values()))
-    assert left > 8, "the records and the ends of their transaction take offsets"
-    return at, worker
-
-
-def offsets_left(at: Settings) -> dict[int, range]:
-    """By partition, the offsets that the workers have not committed."""
+    in_transactions(at, [*season(20, 8)], abort={0})
     topic, admin = Topics.of(at).rounds, Admin(at)
-    return admin.left(ESTIMATORS, topic, dict(enumerate(admin.ends(topic, at.partitions))))
+    left = admin.left(ESTIMATORS, topic, dict(enumerate(admin.ends(topic, at.partitions))))
+    count = sum(map(len, left.values()))
+    assert count > 8, "the records and the ends of their transaction take offsets"
+    return at, worker
 
 
 @contextmanager
@@ -88,7 +83,7 @@ def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
     assert done(at, "predict", "p1", "p2", "--ladder", RANKED)
     done(at, "correct", "void", RANKED, "r11")
     rated(at, *season(30, 4))
-    in_transactions(at, [*season(40, 4)], abort=0)
+    in_transactions(at, [*season(40, 4)], abort={0})
     stopped(worker)
 
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)

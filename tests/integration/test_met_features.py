@@ -12,16 +12,8 @@ from local.servers import Addresses
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import LOG_LOST
 from tests import real
+from tests.builders import met_features
 from tests.builders.lines import LADDER, a_message, a_round
-from tests.builders.met_features import (
-    CHANGED_FROM,
-    PLAYERS,
-    added_shards,
-    rated_at_once,
-    rolled_out,
-    rounds,
-    torn_log,
-)
 from tests.builders.serves import ServeHere
 from tests.chaos.season import differing
 from tests.integration import topics
@@ -35,8 +27,8 @@ from tests.integration.processes import (
     stream_rater,
 )
 from tests.integration.serving import ask
-from tests.integration.test_corrections import rated, verified
-from tests.integration.topics import newest_events
+from tests.integration.test_corrections import verified
+from tests.integration.topics import newest_events, rated
 from tests.real import SettingsFactory
 
 
@@ -55,11 +47,11 @@ def another(addresses: Addresses) -> Iterator[Callable[[], Settings]]:
 
 def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process: Start) -> None:
     """Every belief equals the replay, and the event with the greatest offset has its rounds."""
-    at = added_shards(at, worker_process)
+    at = met_features.added_shards(at, worker_process)
     verified(at)
     played = {player: event.rounds for (_, player), event in newest_events(at).items()}
-    counted = dict.fromkeys(PLAYERS, 0)
-    for each in rounds(0, 80):
+    counted = dict.fromkeys(met_features.PLAYERS, 0)
+    for each in met_features.rounds(0, 80):
         for entry in msgspec.json.decode(each.value or b"")["standings"]:
             counted[entry["player"]] += 1
     assert played == counted
@@ -71,9 +63,9 @@ def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
 ) -> None:
     """After one rebuild, beliefs equal the replay of what is left, then of all; newest events
     agree; a second rebuild changes nothing."""
-    lost = torn_log(at, worker_process, corrected=corrected, half_season=corrected)
+    lost = met_features.torn_log(at, worker_process, corrected=corrected, half_season=corrected)
     why = "only a part of its standings" if corrected else "lost records: partition 0 was"
-    assert why in refused(at, "erase", PLAYERS[0], "--to", "new.")
+    assert why in refused(at, "erase", met_features.PLAYERS[0], "--to", "new.")
     for command in ("verify", "checkpoint"):
         assert "lost records: partition 0 was finished up to" in refused(at, command, code=1)
     for _ in range(2):
@@ -95,8 +87,8 @@ def test_a_worker_with_the_old_ladders_file_waits(
     entries: int, at: Settings, worker_process: Start, tmp_path: Path
 ) -> None:
     """From the offset of the change on it rejects nothing, whichever file accepts it."""
-    record = a_message(a_round(100, *PLAYERS[:entries]))._replace(partition=0)
-    left_alone, new = rolled_out(at, worker_process, tmp_path, record)
+    record = a_message(a_round(100, *met_features.PLAYERS[:entries]))._replace(partition=0)
+    left_alone, new = met_features.rolled_out(at, worker_process, tmp_path, record)
     assert left_alone
     verified(new)
 
@@ -130,21 +122,23 @@ ON_FILE = [name for name in ANSWERS if name not in ("inspect", "corrections", "r
 
 
 def added(at: Settings, start: Start, _: Path) -> Settings:
-    return added_shards(at, start, corrected=True)
+    return met_features.added_shards(at, start, corrected=True)
 
 
 def torn(at: Settings, start: Start, _: Path) -> Settings:
-    torn_log(at, start, corrected=True)
+    met_features.torn_log(at, start, corrected=True)
     done(at, "rebuild", "--replace")
     return at
 
 
 def two_files(at: Settings, start: Start, folder: Path) -> Settings:
-    record = a_message(a_round(100, *PLAYERS[:6]))._replace(partition=0)
-    _, new = rolled_out(at, start, folder, record)
+    record = a_message(a_round(100, *met_features.PLAYERS[:6]))._replace(partition=0)
+    _, new = met_features.rolled_out(at, start, folder, record)
     old = msgspec.structs.replace(new, ladders=str(folder / "old.toml"))
     for name in ON_FILE:
-        assert f"differ from offset {CHANGED_FROM} on" in refused(old, *ANSWERS[name][0], code=2)
+        assert f"differ from offset {met_features.CHANGED_FROM} on" in refused(
+            old, *ANSWERS[name][0], code=2
+        )
     return new
 
 
@@ -156,7 +150,7 @@ def test_commands_answer_as_on_a_log_that_was_rated_at_once(
 ) -> None:  # fmt: skip
     """All commands that open a log, and `serve`. Then a player is erased, and the rest is moved."""
     at = met(at, worker_process, tmp_path)
-    plain = rated_at_once(at, another(), worker_process)
+    plain = met_features.rated_at_once(at, another(), worker_process)
     for name, (words, what) in ANSWERS.items():
         said, usual = (stream_rater(*words, settings=each) for each in (at, plain))
         assert said.returncode == usual.returncode, (name, said, usual)

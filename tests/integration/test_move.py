@@ -22,8 +22,8 @@ from tests.contract.places import check_copied
 from tests.integration import processes
 from tests.integration.erasing import GERTRUDE, beliefs, season
 from tests.integration.processes import Start, done, refused
-from tests.integration.test_corrections import DUELS, RANKED, correct, played, rated, verified
-from tests.integration.topics import not_compared, published, read_topic
+from tests.integration.test_corrections import DUELS, RANKED, correct, played, verified
+from tests.integration.topics import not_compared, published, rated, read_topic
 from tests.real import SettingsFactory
 from tests.rounds import day
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
 
 from local.kafka_node import FORMATTED, start_kafka
 from local.servers import Addresses
-from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.producers import Copier
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
@@ -24,9 +22,9 @@ from tests.builders.lines import Bytes
 from tests.contract.places import check_copied
 from tests.integration import processes
 from tests.integration.erasing import beliefs, season
-from tests.integration.processes import Start, file_of, refused, stopped, wait_until
-from tests.integration.test_corrections import RANKED, correct, played, rated, verified
-from tests.integration.topics import headers_of, produce, read_topic
+from tests.integration.processes import Start, file_of, refused, stopped
+from tests.integration.test_corrections import RANKED, correct, played, verified
+from tests.integration.topics import headers_of, in_transactions, produce, rated, read_topic
 
 pytestmark = pytest.mark.skipif(not FORMATTED.is_dir(), reason="no Kafka is installed here")
 
@@ -52,39 +50,16 @@ def elsewhere(settings: real.SettingsFactory, other_kafka: str) -> Iterator[Else
 done = partial(processes.done, quiet=True)
 
 
-def in_transactions(at: Settings, *groups: list[Bytes], abort: int = -1) -> None:
-    """Append rounds in transactions, whose ends take offsets, too; `abort`: one of them."""
-    options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}backend"}
-    options["partitioner"] = "murmur2_random"
-    producer = Producer(options, logger=CLIENT_LOGGER)
-    producer.init_transactions()
-    for number, group in enumerate(groups):
-        producer.begin_transaction()
-        for each in group:
-            producer.produce(Topics.of(at).rounds, each.value, each.key)
-        producer.flush()
-        if number == abort:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-    admin, topic = Admin(at), Topics.of(at).rounds
-    count = at.partitions
-    wait_until(
-        lambda: admin.stable_ends(topic, count) == admin.ends(topic, count),
-        "the ends of the transactions are in the log",
-    )
-
-
 def with_a_past(at: Settings, worker_process: Start) -> None:
     """A season with corrections, one waiting, rejections, transactions, an aborted one last."""
     worker = worker_process(at)
     rated(at, *season(0, 40), *season(0, 4), Bytes(b"no round"), played(60, "walter", "p1"))
     correct(at, "void", RANKED, "r11")
     correct(at, "merge", RANKED, "walter", "p2")
-    in_transactions(at, [*season(40, 6)], [*season(46, 4)], abort=1)
+    in_transactions(at, [*season(40, 6)], [*season(46, 4)], abort={1})
     rated(at, *season(50, 4))
     correct(at, "remove", RANKED, "p6", "--batched")
-    in_transactions(at, [*season(54, 4)], abort=0)
+    in_transactions(at, [*season(54, 4)], abort={0})
     stopped(worker)
 
 

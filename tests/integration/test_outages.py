@@ -1,11 +1,8 @@
 """Kafka and Redis fail during work and come back, perhaps with less than they had, and workers
 hang: nothing is lost or doubled, nobody rates by another log's store, and the way out works."""
 
-import os
 import shutil
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +22,14 @@ from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests import real
 from tests.builders.lines import Bytes
 from tests.builders.serves import ServeHere
+from tests.chaos.below import frozen
 from tests.integration.erasing import season
 from tests.integration.processes import Start, WorkerProcess, done, stopped, stream_rater
-from tests.integration.test_corrections import rated, verified
+from tests.integration.test_corrections import verified
 from tests.integration.test_door import DUEL, ended, post, send, serve
 from tests.integration.test_door import a_round as a_posted_round
 from tests.integration.test_service import a_round, assert_all_rated_once
-from tests.integration.topics import Finished, other_producers, produce
+from tests.integration.topics import Finished, other_producers, produce, rated
 from tests.real import SettingsFactory
 from tests.waits import wait_until
 
@@ -63,16 +61,6 @@ def at(pair: Pair) -> Iterator[Settings]:
     pair.redis.start()
     with real.a_place(Addresses(pair.kafka.address, pair.redis.address), ours=True) as place:
         yield place
-
-
-@contextmanager
-def frozen(server: Server) -> Iterator[None]:
-    """Make a server accept connections and answer nothing."""
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
 
 def at_work(settings: Settings, start: Start, count: int) -> WorkerProcess:
@@ -147,7 +135,7 @@ def test_servers_are_killed_and_come_back(
 def test_sigterm_during_a_hang(pair: Pair, at: Settings, worker_process: Start, which: str) -> None:
     """The worker ends all the same while the server still hangs, without a traceback."""
     worker = at_work(at, worker_process, 300)
-    with frozen(pair.kafka if which == "kafka" else pair.redis):
+    with frozen((pair.kafka if which == "kafka" else pair.redis).pid):
         worker.terminate()
         assert worker.wait() in (0, 1)
     assert "Traceback" not in worker.log()
@@ -182,8 +170,7 @@ def test_a_named_worker_joins_again_if_nobody_shares_its_name(
         before = len(worker.events("started over"))
         fence(at, group, topic)
         wait_until(partial(started_over, worker, before), "it is fenced", moves=worker.moves)
-    produce(at, [a_round(number) for number in range(300, 600)])
-    wait_until(Finished(at), "all is rated")
+    rated(at, *(a_round(number) for number in range(300, 600)))
     assert worker.running
     assert_all_rated_once(at, 600)
     assert any("w-1" in str(each) for each in worker.events("started over"))
@@ -315,13 +302,12 @@ OTHERS = rounds(40, 12)  # Other rounds of the same players.
 def partition_folder(at: Settings, kafka: Server) -> Path:
     """The only folder of rounds that has any."""
     name = Topics.of(at).rounds
-    found = [p for p in (kafka.directory / "data").glob(f"{name}-*") if _size(p)]
-    assert len(found) == 1, found
-    return found[0]
-
-
-def _size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.glob("*.log"))
+    (found,) = (
+        folder
+        for folder in (kafka.directory / "data").glob(f"{name}-*")
+        if any(each.stat().st_size for each in folder.glob("*.log"))
+    )
+    return found
 
 
 def ends_with_advice(worker: WorkerProcess, *, why: str) -> None:

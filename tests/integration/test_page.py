@@ -29,7 +29,7 @@ from tests.builders.serves import ServeHere, ServeThread, serves_here
 from tests.integration.processes import wait_until
 from tests.integration.serving import Serve, ask, followed, publish
 from tests.integration.test_service import Start
-from tests.integration.topics import Finished, produce
+from tests.integration.topics import produce, rated
 from tests.real import SettingsFactory
 
 HOSTILE = "<img src=x onerror=alert(1)>/%"  # An id that is markup, a path and an escape.
@@ -284,8 +284,7 @@ def test_a_change_arrives_by_itself(
     worker_process(at)
     with tab(chromium) as opened:
         page = opened.page
-        produce(at, [a_duel(number, "ann") for number in range(6)])
-        wait_until(Finished(at), "all is rated")
+        rated(at, *(a_duel(number, "ann") for number in range(6)))
         page.goto(serve(at).url)
         expect(rating_of(page, "ann")).not_to_have_text("")
         expect(page.locator("#status")).to_have_text("live")

@@ -17,7 +17,7 @@ from tests.builders.lines import Bytes
 from tests.integration import processes, topics
 from tests.integration.processes import PATIENTLY, Start, WorkerProcess, done, refused, stopped
 from tests.integration.test_service import a_round, assert_all_rated_once, events_of
-from tests.integration.topics import Finished, produce, read_topic
+from tests.integration.topics import produce, read_topic
 from tests.real import SettingsFactory
 from tests.restore import Rehearsal
 from tests.waits import STILL_S, wait_until
@@ -30,10 +30,6 @@ EFFECTS = [  # What `rebuild` writes by, up to the beliefs, in the order of the 
 ]
 
 PLAYERS, EACH = 200, 8  # The restore's players, and rounds before and after the snapshot.
-
-
-def rebuild(settings: Settings, *options: str) -> processes.Ended:
-    return processes.stream_rater("rebuild", *options, settings=settings)
 
 
 def flush(settings: Settings) -> None:
@@ -51,8 +47,7 @@ def delete_parts(settings: Settings) -> None:
 def rated_on(settings: Settings, start: Start, first: int, count: int) -> WorkerProcess:
     """Let another worker rate this many more rounds, and check that each round was rated once."""
     worker = start(settings)
-    produce(settings, [a_round(number) for number in range(first, first + count)])
-    wait_until(Finished(settings), "all is rated")
+    topics.rated(settings, *map(a_round, range(first, first + count)))
     assert_all_rated_once(settings, first + count)
     assert worker.metric("stream_rater_updates_total", outcome="replayed") == 0
     return worker
@@ -87,14 +82,12 @@ def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_proc
     """Workers refuse, and name the remedy; any number of buckets; deleted only on request."""
     at = settings()
     worker = worker_process(at)
-    produce(at, [a_round(number) for number in range(100)])
-    wait_until(Finished(at), "all is rated")
+    topics.rated(at, *map(a_round, range(100)))
     delete_parts(at)
     flush(at)
     wait_until(lambda: worker.metric("stream_rater_refused_shards") == 4, "shards are refused")
     assert "stream-rater rebuild" in worker.get("/readyz")[1]
-    worker.terminate()
-    worker.wait()
+    stopped(worker)
     assert "100 rounds replayed" in done(at, "rebuild")
 
     assert "--replace" in refused(at, "rebuild", code=2)
@@ -109,10 +102,8 @@ def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
     shards, nor new shards' logs as if nothing had been before."""
     at = settings()
     worker = worker_process(at)
-    produce(at, [a_round(number) for number in range(50)])
-    wait_until(Finished(at), "all is rated")
-    worker.terminate()
-    worker.wait()
+    topics.rated(at, *map(a_round, range(50)))
+    stopped(worker)
     topics.add_shards(at, 7)
     assert "shards = 4, this service has 7" in refused(at, "run", code=2)
     done(at, "rebuild", "--replace")
@@ -144,8 +135,7 @@ def rated(settings: Settings, start: Start) -> None:
     """Send rounds and a message that is none, and rate them by a worker that leaves."""
     worker = start(settings)
     junk = Bytes(b"no round", b"ladder", partition=1)
-    produce(settings, [*(a_round(number) for number in range(50)), junk])
-    wait_until(Finished(settings), "all is finished", every_s=0.2)
+    topics.rated(settings, *map(a_round, range(50)), junk)
     stopped(worker)
 
 
@@ -162,8 +152,7 @@ def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int 
 def resumes(at: Settings, start: Start, first: int) -> None:
     """Another worker rates ten more rounds; none is rated, published or rejected twice, or lost."""
     worker = start(at)
-    produce(at, [a_round(number) for number in range(first, first + 10)])
-    wait_until(Finished(at), "all is finished", every_s=0.2)
+    topics.rated(at, *map(a_round, range(first, first + 10)))
     stopped(worker)
     found = events_of(at)
     assert len(found) == 2 * (first + 10) and set(found.values()) == {1}
@@ -190,9 +179,7 @@ def test_nobody_guesses_where_they_were(settings: SettingsFactory, worker_proces
     wait_until(all_refused, "it refuses the shards")
     _, page = worker.get("/readyz")
     assert all(f"Commit {offset} for this partition" in page for offset in used.values())
-    worker.terminate()
-    worker.wait()
-    wait_until(processes.gone(at), "it has left")
+    stopped(worker)
     Admin(at).commit(UPDATERS, Topics.of(at).parts, used)
     resumes(at, worker_process, 60)
 

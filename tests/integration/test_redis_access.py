@@ -25,7 +25,7 @@ from tests.integration.castle import rounds_from
 from tests.integration.processes import Start, wait_until
 from tests.integration.role_runs import in_one_line
 from tests.integration.secured import ADMIN, Certificates, SecuredRedis, password_of
-from tests.integration.topics import Finished, produce, read_topic
+from tests.integration.topics import Finished, produce, rated, read_topic
 from tests.real import SettingsFactory
 from tests.sentinels import NAME, start_sentinel
 from tests.waits import STILL_S
@@ -127,8 +127,7 @@ def test_a_worker_rates(watched: Watched, settings: SettingsFactory, worker_proc
     """It finds the master by one right on the sentinel, and logs in there as another user."""
     at = watched.settings(settings())
     worker_process(at)
-    produce(at, rounds_from(0, 6))
-    wait_until(Finished(at), "all is rated")
+    rated(at, *rounds_from(0, 6))
     assert verify.verify(at, STILL_S).startswith("6 rounds replayed")
 
 

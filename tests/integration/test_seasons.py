@@ -25,9 +25,9 @@ from tests.builders.kills import halting
 from tests.builders.lines import Bytes, a_message, a_round
 from tests.integration.processes import PATIENTLY, WorkerProcess, done, environment_of, workers
 from tests.integration.serving import ask, serves
-from tests.integration.test_corrections import RANKED, Start, correct, rated, season
+from tests.integration.test_corrections import RANKED, Start, correct, season
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
-from tests.integration.topics import read_topic, remove_topic
+from tests.integration.topics import rated, read_topic, remove_topic
 from tests.real import SettingsFactory
 
 __all__ = ["chromium"]
@@ -108,7 +108,7 @@ def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Ite
         rated(at, *(in_eu(i, *rng.sample(NAMES, 8)) for i in range(60)))
         correct(at, "season", "eu", "1", "--keep", "0.5", "--sigma", "90")
         words = ["season-standings", "eu", "--wait", PATIENTLY]
-        sent = "stream_rater.adapters.kafka.producers.Transactions.produce"
+        sent = "stream_rater.contract.events.cloud_event_headers"
         with halting(words, environment_of(at), [sent], folder / "standings.log") as halts:
             assert len([*itertools.islice(halts, 3)]) == 3, "it is killed inside a transaction"
         done(at, *words)

@@ -26,7 +26,8 @@ from tests import rounds
 from tests.builders.indexes import assert_equal_to_newest
 from tests.builders.lines import a_correction, a_message, a_round
 from tests.builders.serves import ServeHere
-from tests.integration.processes import Answering, WorkerProcess, wait_until
+from tests.integration import topics
+from tests.integration.processes import Answering, WorkerProcess, stopped, wait_until
 from tests.integration.serving import Serve, StreamedEvent, ask, followed
 from tests.integration.test_service import Start
 from tests.integration.topics import Bytes, Finished, produce, published, read_topic
@@ -56,8 +57,7 @@ def in_memory(count: int) -> Ladder:
 
 def rated(at: Settings, start: Start, count: int) -> WorkerProcess:
     worker = start(at)
-    produce(at, [a_random_round(number) for number in range(count)])
-    wait_until(Finished(at), "all is rated")
+    topics.rated(at, *map(a_random_round, range(count)))
     return worker
 
 
@@ -67,8 +67,7 @@ def test_every_number_is_the_kernels(
     """Each endpoint beside the ladder in Python, bit for bit. Nothing is written but the index."""
     at = settings()
     worker = rated(at, worker_process, 60)
-    worker.terminate()
-    assert worker.wait() == 0
+    stopped(worker)
     before, events = others(at), published(at)
     ladder, api = in_memory(60), serve(at)
     assert ask(api, "/v1/ladders").json == {"ladders": [EU]}
@@ -220,8 +219,7 @@ def test_who_is_gone_is_not_shown(
     before = ask(api, AT).json
     asked = {"sides": [{"players": ["h%"]}, {"players": ["x", "ann"]}], "ranks": [1, 2]}
     assert ask(api, f"{AT}/what-if", asked).status == 200
-    produce(at, [a_message(a_correction("player-removed", ladder=EU, player="ann"))])
-    wait_until(Finished(at), "it is applied")
+    topics.rated(at, a_message(a_correction("player-removed", ladder=EU, player="ann")))
     wait_until(lambda: ask(api, f"{AT}/what-if", asked).status == 422, "it is recorded")
     refused = ask(api, f"{AT}/what-if", asked).json
     assert (refused["code"], refused["place"]) == ("invalid", "body.sides[1].players[1]")

@@ -24,8 +24,8 @@ from stream_rater.serve.routes import OPERATIONS
 from tests import real
 from tests.builders.lines import a_message, a_round
 from tests.builders.serves import ServeThread, serves_here
-from tests.integration.processes import wait_until, workers
-from tests.integration.topics import Finished, produce
+from tests.integration.processes import workers
+from tests.integration.topics import rated
 from tests.waits import HANGS_S
 
 TOKEN = "w"
@@ -39,8 +39,7 @@ def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Itera
         start(at, forked=True)
         names = ["p0", "p1", "p2", "new"]
         played = [a_round(i, *names[: 3 if i else 4], ladder="eu") for i in range(6)]
-        produce(at, [a_message(each) for each in played])
-        wait_until(Finished(at), "all is rated")
+        rated(at, *map(a_message, played))
         yield serve(msgspec.structs.replace(at, serve_rate=0.0, serve_write_token=TOKEN))
 
 

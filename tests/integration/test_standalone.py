@@ -24,6 +24,7 @@ from tests.builders.doors import a_round
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.standalone import killed
 from tests.data_files import audit, unfinished
+from tests.integration import serving
 from tests.integration.processes import Answering, Start, commands, stream_rater
 from tests.integration.serving import Answered, ask, followed, index_process
 from tests.rounds import ranked
@@ -66,14 +67,8 @@ def a_body(round_id: str, *players: str) -> dict[str, Any]:
 
 def send(api: Answering, round_id: str, *players: str, **headers: str) -> Answered:
     """Send a round until it is taken or refused for good."""
-    found: list[Answered] = []
-
-    def taken() -> bool:
-        found.append(ask(api, f"{DUEL}/rounds", a_body(round_id, *players), **headers))
-        return found[-1].status != 503
-
-    wait_until(taken, f"{round_id} is taken")
-    return found[-1]
+    asked = partial(ask, api, f"{DUEL}/rounds", a_body(round_id, *players), **headers)
+    return serving.first(asked, f"{round_id} is taken")
 
 
 def rated(api: Answering, round_id: str) -> Any:

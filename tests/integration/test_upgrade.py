@@ -12,9 +12,9 @@ from stream_rater.contract.events import UPDATERS, rating_changed_from_json
 from tests.chaos.season import differing
 from tests.integration import processes, test_corrections
 from tests.integration.processes import LAST_RELEASE, NEXT_RELEASE, Start, done, refused, stopped
-from tests.integration.test_corrections import RANKED, correct, corrections, rated, season
+from tests.integration.test_corrections import RANKED, correct, corrections, season
 from tests.integration.test_service import a_round, assert_all_rated_once, events_of
-from tests.integration.topics import Finished, produce, published, read_topic
+from tests.integration.topics import produce, published, rated, read_topic
 from tests.real import SettingsFactory
 from tests.waits import wait_until
 
@@ -62,17 +62,13 @@ def traces_of(settings: Settings) -> dict[int, set[bool]]:
     return found
 
 
-def finished(settings: Settings) -> None:
-    wait_until(Finished(settings), "all is rated")
-
-
 def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path: Path) -> None:
     """From there, new workers rate by new parameters; one with the old file waits, cannot start
     again, and, gone, holds nobody up."""
     forgotten = worker_process(before, "estimator")
     updater = worker_process(before, "updater")
     send(before, 0, 40)
-    finished(before)
+    rated(before)
     after = with_file(before, tmp_path / "after.toml", LADDER + CHANGE.format(60))
     updater.terminate()
     worker_process(after, "updater")
@@ -88,7 +84,7 @@ def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path
     )
 
     forgotten.terminate()
-    finished(after)
+    rated(after)
     assert_all_rated_once(after, 80)
     shown = {int(event.round_id[1:]): event.rating == event.mu for event in published(after)}
     assert [number for number, by_mu in sorted(shown.items()) if by_mu] == list(range(60, 80))
@@ -105,13 +101,13 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     send(before, 100, 100)
     old.terminate()
     send(before, 200, 100)
-    finished(before)
+    rated(before)
     found = events_of(before)
     assert len(found) == 600
     assert set(found.values()) == {1}
 
     send(before, 300, 10)
-    finished(before)
+    rated(before)
     traces = traces_of(before)
     newest = {number: carried for number, carried in traces.items() if number >= 300}
     assert traces[0] == {False} and newest == {n: {True} for n in range(300, 310)}
@@ -141,7 +137,7 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
     assert any(admin.left(UPDATERS, parts, dict(enumerate(admin.ends(parts, 4)))).values())
     worker_process(before, "updater", ready=False, module=NEXT_RELEASE)
     older.terminate()
-    finished(before)
+    rated(before)
     assert len(events_of(before)) == 40
     assert estimator.running
 

@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import admin as kafka
-from confluent_kafka.admin import ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import NewTopic
 from msgspec.structs import replace as changed
 
 from local.servers import Addresses, start_redis
@@ -20,6 +19,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.settings import Settings
 from tests import real
+from tests.contract.rigs import configure
 from tests.integration.processes import Ended, Start, refused, stream_rater
 from tests.integration.topics import carried_out, client_of, make_topics
 from tests.real import SettingsFactory
@@ -145,10 +145,8 @@ def mend(line: str) -> tuple[str, str]:
             "--entity-type", "topics", "--entity-name", name, "--add-config", given,
         ]:  # fmt: skip
             setting, value = given.split("=")
-            entry = ConfigEntry(setting, value, incremental_operation=kafka.AlterConfigOpType.SET)
-            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
             at = Settings(kafka=servers)
-            carried_out(client_of(at).incremental_alter_configs([resource]))
+            configure(client_of(at), name, setting, value)
             admin = Admin(at)
             wait_until(lambda: admin.configuration(name)[setting] == value, f"{setting} is set")
             return name, setting

@@ -1,6 +1,6 @@
 """Writes bytes into topics and reads records from them, as any client would."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -130,6 +130,28 @@ def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> li
     return [message for message in done if message is not None]
 
 
+def in_transactions(at: Settings, *groups: list[Bytes], abort: Container[int] = ()) -> None:
+    """Append rounds in transactions, whose ends take offsets, too; `abort`: some of them."""
+    options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}backend"}
+    options["partitioner"] = "murmur2_random"
+    producer, admin = Producer(options, logger=CLIENT_LOGGER), Admin(at)
+    topic, count = admin.topics.rounds, at.partitions
+    producer.init_transactions()
+    for number, group in enumerate(groups):
+        producer.begin_transaction()
+        for each in group:
+            producer.produce(topic, each.value, each.key, each.partition)
+        producer.flush()
+        if number in abort:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    wait_until(
+        lambda: admin.stable_ends(topic, count) == admin.ends(topic, count),
+        "the ends of the transactions are in the log",
+    )
+
+
 def headers_of(message: Message) -> list[tuple[str, bytes]]:
     """The headers of a read message. (The client's types name all forms in which it takes them.)"""
     headers: Any = message.headers()
@@ -222,3 +244,9 @@ class Finished:
         changed = self._admin.topics.changed
         count = self._admin.partitions()[changed]
         return self._admin.stable_ends(changed, count) == self._admin.ends(changed, count)
+
+
+def rated(at: Settings, *records: Bytes) -> None:
+    """Report these rounds and corrections, and wait until workers have rated all."""
+    produce(at, records)
+    wait_until(Finished(at), "all is rated")

@@ -9,6 +9,7 @@ from stream_rater.adapters.local_driver import Steps
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections import correction_validator
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_validator import (
@@ -22,16 +23,6 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.parts.belief_parts import CorrectionPart
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    CorrectionsByLadder,
-    NoteCorrections,
-    Publish,
-    RecordedCorrection,
-    Scatter,
-    Step,
-    StoredShard,
-)
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
@@ -83,16 +74,17 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
 
 
 class CorrectedTwice(Updater):
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+    def _compute(
+        self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
+    ) -> dict[int, Change]:
         if isinstance(batch.given, CorrectionPart):
-            stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
+            blind = {  # with a last round before any correction
+                shard: [each and each[:6] + bytes(5) + each[11:] for each in of.records]
+                for shard, of in stored.items()
+                if shard in batch.parts
+            }
+            stored = {s: ports.StoredShard(stored[s].position, each) for s, each in blind.items()}
         return super()._compute(batch, stored)
-
-
-def _blind(stored: StoredShard) -> StoredShard:
-    """The beliefs, with a last round before any correction."""
-    records = [each and each[:6] + bytes(5) + each[11:] for each in stored.records]
-    return StoredShard(stored.position, records)
 
 
 @catches("corrected-twice", "corrections that are fresh only", CorrectedTwice)
@@ -101,9 +93,9 @@ def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
     applies it again, while a later round waits."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
-    stage.until(estimator, Scatter)
+    stage.until(estimator, ports.Scatter)
     stage.perform(estimator)
-    stage.through(updater, Publish)
+    stage.through(updater, ports.Publish)
     successor = stage.replace(estimator)
     stage.turns(successor, updater)
 
@@ -173,12 +165,12 @@ def merged_player_plays_on(stage: Stage) -> None:
 class BatchForgotten(Corrections):
     """Counts a batch as applied as soon as it is recorded."""
 
-    def load(self, recorded: CorrectionsByLadder) -> None:
+    def load(self, recorded: ports.CorrectionsByLadder) -> None:
         self._edits = {ladder: _Forgetful(some) for ladder, some in recorded.items()}
 
 
 class _Forgetful(LadderEdits):
-    def waiting(self, before: int) -> list[RecordedCorrection]:
+    def waiting(self, before: int) -> list[ports.RecordedCorrection]:
         gone = [each for some in self._applied.values() for each in some]
         return [each for each in super().waiting(before) if each not in gone]
 
@@ -190,10 +182,10 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2", batched=True)
     stage.correct("round-voided", round_id="nowhere", batched=True)
-    stage.through(estimator, NoteCorrections)  # both at once
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.NoteCorrections)  # both at once
+    stage.through(estimator, ports.CommitSource)
     stage.correct("corrections-applied")
-    stage.through(estimator, NoteCorrections)
+    stage.through(estimator, ports.NoteCorrections)
     stage.crash(estimator)
     stage.turns(updater)
     stage.estimator()
@@ -215,10 +207,10 @@ def offsets_expire_after_a_batch(stage: Stage) -> None:
     Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="nowhere", batched=True)
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.rates(estimator, updater, A0, A1)
     stage.correct("corrections-applied")
-    stage.through(estimator, CommitSource, rejections=True)
+    stage.through(estimator, ports.CommitSource, rejections=True)
     stage.crash(estimator)
     stage.log.estimators.committed.clear()
     stage.estimator()
@@ -227,7 +219,7 @@ def offsets_expire_after_a_batch(stage: Stage) -> None:
 class SentNotPending(Corrections):
     """Does not record the parts of corrections and seeds as pending."""
 
-    def work_on(self, queued: Any, in_flight: InFlightWindow, *given: Any) -> Step[bool]:
+    def work_on(self, queued: Any, in_flight: InFlightWindow, *given: Any) -> ports.Step[bool]:
         with patch.object(in_flight, "sent"):
             return (yield from super().work_on(queued, in_flight, *given))
 
@@ -244,14 +236,14 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
 class UnannouncedUnrecorded(Updater):
     """Step 13 without the last published values of unannounced beliefs."""
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+    def _compute(
+        self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
+    ) -> dict[int, Change]:
         found = super()._compute(batch, stored)
-        return {shard: _without_notes(change) for shard, change in found.items()}
-
-
-def _without_notes(change: Change) -> Change:
-    bits = change.position.fresh[: (change.rows + 7) // 8]
-    return replace(change, position=replace(change.position, fresh=bits))
+        for shard, change in found.items():
+            bits = change.position.fresh[: (change.rows + 7) // 8]
+            found[shard] = replace(change, position=replace(change.position, fresh=bits))
+        return found
 
 
 @catches("unannounced-unrecorded", "notes of what was published", UnannouncedUnrecorded)
@@ -264,7 +256,7 @@ def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     stage.turns(estimator, updater)
     stage.round(A0, A1)
     stage.turns(estimator)
-    stage.until(updater, Publish)
+    stage.until(updater, ports.Publish)
     stage.replace(updater)
 
 
@@ -289,7 +281,7 @@ def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     estimator, updater = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended, weight=0.9995)
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.turns(estimator, updater)
     stage.rebuild_and_start()
     stage.round(A0, A1)
@@ -342,11 +334,11 @@ def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
     """A checkpoint knows no voided earlier round: Redis lost what had replaced it."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     saved = {each: {**heads} for each, heads in stage.store.checkpoints.items()}, stage.store.pieces
     stage.store.pieces = {**stage.store.pieces}
     stage.correct("round-voided", round_id="round-1")
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.turns(updater)
     stage.store.checkpoints, stage.store.pieces = saved
     estimator, updater = stage.rated(A0, A1)
@@ -385,7 +377,7 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     """A round before a checkpoint is reported again behind it; then a later round is corrected."""
     estimator, _ = stage.rated(A0, A1, times=3)
     stage.correct("round-voided", round_id="round-1")
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.round(A1, A0, round_id="round-1")
     stage.round(A0, A1, round_id="late")
     stage.turns(estimator)
@@ -421,13 +413,13 @@ def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: 
     before it sent the first one's parts, and the store is lost."""
     paused, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-1")
-    stage.until(paused, Scatter)
+    stage.until(paused, ports.Scatter)
     paused.driver.unkindness = NEVER_HEARS
     successor = stage.estimator()
-    stage.through(successor, CommitSource)
+    stage.through(successor, ports.CommitSource)
     stage.turns(updater)
     stage.correct("round-voided", round_id="round-2")
-    stage.until(successor, Scatter)
+    stage.until(successor, ports.Scatter)
     stage.perform(successor)
     stage.turns(updater)
     stage.perform(paused)
@@ -482,7 +474,7 @@ def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
     estimator, _ = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.correct("round-voided", round_id="round-1")
     stage.correct("round-voided", round_id="nowhere")
     stage.turns(estimator)
@@ -497,6 +489,6 @@ def player_of_an_amended_round_is_removed(stage: Stage) -> None:
     estimator, _ = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": "late", "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended)
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.correct("player-removed", player="late")
     stage.turns(estimator)

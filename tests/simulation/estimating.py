@@ -16,26 +16,13 @@ from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import Round
 from stream_rater.contract.record import Record
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.admission import Admission
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead
 from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
-from stream_rater.pipeline.ports import (
-    NO_PLAYERS,
-    Agree,
-    CommitSource,
-    Priors,
-    Publish,
-    ReadPriors,
-    Rejection,
-    Scatter,
-    Seek,
-    Step,
-    Tails,
-    ask,
-)
 from stream_rater.rounds.validation import Invalid
 
 from .registry import altered, catches, nothing
@@ -61,7 +48,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
     """An estimator commits and dies; its successor is at the next round before the updater."""
     stage.round(A0, A1)
     first = stage.estimator()
-    stage.through(first, CommitSource)
+    stage.through(first, ports.CommitSource)
     stage.crash(first)
     stage.round(A0, A1)
     stage.turns(stage.estimator())
@@ -88,9 +75,9 @@ def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     stage.estimator_cache = 0
     estimator, _ = stage.rated(A0, A1)
     stage.round(A0, A1)
-    stage.until(estimator, ReadPriors)
+    stage.until(estimator, ports.ReadPriors)
     stage.perform(estimator)
-    stage.until(estimator, ReadPriors)
+    stage.until(estimator, ports.ReadPriors)
     stage.store.roll_back(0, 1)
     stage.turns(estimator)
 
@@ -106,7 +93,9 @@ class PriorsReadApart(UnkindDriver):
         read = {}
         for shard, each in headers.items():
             yield
-            read[shard] = Priors(self.store.read_priors(shard, NO_PLAYERS).applied, each)
+            read[shard] = ports.Priors(
+                self.store.read_priors(shard, ports.NO_PLAYERS).applied, each
+            )
         return read
 
 
@@ -116,8 +105,8 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
     stage.estimator_cache = 0
     estimator, _ = stage.rated(A0, B0)
     stage.round(A0, B0)
-    stage.through(estimator, ReadPriors)
-    stage.until(estimator, ReadPriors)
+    stage.through(estimator, ports.ReadPriors)
+    stage.until(estimator, ports.ReadPriors)
     caught_up = stage.store.state(0)
     stage.store.roll_back(0, 1)
     estimator.advance(2)
@@ -128,7 +117,7 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
 def with_present(*names: str) -> type[Estimator]:
     """Step 5 with these values of the present belief, instead of those of the remembered prior."""
 
-    def read_wave(self: Estimator, wave: PendingRounds) -> Step[PriorsRead]:
+    def read_wave(self: Estimator, wave: PendingRounds) -> ports.Step[PriorsRead]:
         read = yield from Estimator._read_wave(self, wave)
         for name in names:
             read.headers[f"previous_{name}"] = read.headers[name]
@@ -154,11 +143,13 @@ class Unacknowledged(Estimator):
         self._late: list[tuple[int, bytes]] = []
         self._late_players: dict[int, Fingerprints] = {}
 
-    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> ports.Step[None]:
         part = self._estimate(ready, read.headers[rows])
         messages = estimation.messages(part, ready, self._rows_per_part)
         first = messages[0][0]
-        offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
+        offsets = yield from ports.ask(
+            ports.Scatter([each for each in messages if each[0] == first])
+        )
         self._late += [each for each in messages if each[0] != first]
         no_seasons = dict.fromkeys(range(self._shards), 2**60)
         self._was_sent(ready, no_seasons | {first: max(offsets) + 1})
@@ -168,11 +159,11 @@ class Unacknowledged(Estimator):
                 late = self._late_players.get(shard, players[:0])
                 self._late_players[shard] = np.concatenate([late, players])
 
-    def _commit(self) -> Step[None]:
+    def _commit(self) -> ports.Step[None]:
         due = any(each._unfinished[0] in each._finished for each in self._inputs.values() if each)
         yield from super()._commit()
         if due and self._late:
-            offsets = yield from ask(Scatter(self._late))
+            offsets = yield from ports.ask(ports.Scatter(self._late))
             ends = {shard: at + 1 for (shard, _), at in zip(self._late, offsets, strict=True)}
             self._progress.sent(ends, self._late_players)
             self._late, self._late_players = [], {}
@@ -184,11 +175,11 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
     _after_a_round_that_waits(stage)
     estimator, updater = stage.actors
     stage.round(A0, A1)
-    stage.through(estimator, Scatter)
-    stage.through(updater, Publish)
+    stage.through(estimator, ports.Scatter)
+    stage.through(updater, ports.Publish)
     stage.round(A0, B0)
-    stage.through(estimator, Scatter)
-    stage.through(updater, Publish)
+    stage.through(estimator, ports.Scatter)
+    stage.through(updater, ports.Publish)
     stage.crash(estimator)
     stage.workers()
 
@@ -200,7 +191,7 @@ def _after_a_round_that_waits(stage: Stage) -> None:
     stage.round(A2, B2)
     estimator = stage.estimator()
     stage.updater(0, 1)
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.round(A2, B2)
 
 
@@ -210,7 +201,7 @@ class ResumedNotPending(Estimator):
     commit, which would end it, in between, and the first is half applied when the successor comes
     to it: none of 6,000 seeds does this."""
 
-    def _resume(self, resumed: PendingRounds) -> Step[None]:
+    def _resume(self, resumed: PendingRounds) -> ports.Step[None]:
         self._was_sent(resumed, dict.fromkeys(range(self._shards), 0))
         yield from ()
 
@@ -229,11 +220,11 @@ def zombie_sends_on(stage: Stage) -> None:
     stage.round(A0, A1)
     stage.round(A0, B0)
     stage.round(A1, B1)
-    stage.through(successor, Seek)
-    stage.through(zombie, Scatter)
-    stage.through(updater, Publish)
-    stage.through(zombie, Scatter)
-    stage.through(updater, Publish)
+    stage.through(successor, ports.Seek)
+    stage.through(zombie, ports.Scatter)
+    stage.through(updater, ports.Publish)
+    stage.through(zombie, ports.Scatter)
+    stage.through(updater, ports.Publish)
     stage.turns(successor)
     stage.crash(zombie)
     stage.updater()
@@ -242,7 +233,7 @@ def zombie_sends_on(stage: Stage) -> None:
 class FirstPart(Estimator):
     """Step 6 that counts an oversize round as sent once its first piece is acknowledged."""
 
-    def _rate_oversize(self) -> Step[None]:
+    def _rate_oversize(self) -> ports.Step[None]:
         oversize = self._oversize
         yield from super()._rate_oversize()
         if oversize is not None and oversize is self._oversize and oversize._sent == 1:
@@ -265,9 +256,9 @@ def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
 class CommitsMaximum(Estimator):
     """Step 7 with the largest finished offset instead of the contiguous prefix."""
 
-    def _commit(self) -> Step[None]:
+    def _commit(self) -> ports.Step[None]:
         offsets: dict[int, int] = {}
-        rejections: list[Rejection] = []
+        rejections: list[ports.Rejection] = []
         for partition, source in self._inputs.items():
             if source._finished:
                 offsets[partition] = max(source._finished) + 1
@@ -276,7 +267,7 @@ class CommitsMaximum(Estimator):
                 source._finished.clear()
                 source._rejections.clear()
         if offsets:
-            yield from ask(CommitSource(offsets, rejections))
+            yield from ports.ask(ports.CommitSource(offsets, rejections))
 
 
 @catches("commits-maximum", "the contiguous prefix", CommitsMaximum)
@@ -285,7 +276,7 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
     _after_a_round_that_waits(stage)
     estimator, _ = stage.actors
     stage.round(A0, A1)
-    stage.through(estimator, Scatter)
+    stage.through(estimator, ports.Scatter)
     stage.turns(estimator)
     stage.crash(estimator)
     stage.workers()
@@ -297,7 +288,7 @@ class PlainCommits(UnkindDriver):
     commits_plainly = True
 
     def commit_source(
-        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+        self, offsets: Mapping[int, int], rejections: Sequence[ports.Rejection], tails: ports.Tails
     ) -> Steps:
         if rejections:
             yield from super().commit_source(offsets, rejections, tails)
@@ -315,19 +306,19 @@ def commit_that_comes_late(stage: Stage) -> None:
     """A commit times out; its sender commits a rejection after it; then the first arrives."""
     stage.round(A0, B0)
     estimator, updater = stage.workers()
-    stage.until(estimator, CommitSource)
+    stage.until(estimator, ports.CommitSource)
     estimator.advance()
     late = stage.fail(estimator)
     stage.turns(updater)
     stage.report(b'{"broken')
-    stage.through(estimator, CommitSource, rejections=True)
+    stage.through(estimator, ports.CommitSource, rejections=True)
     late.arrive()
     stage.replace(estimator)
 
 
 class RejectionsOutside(UnkindDriver):
     def commit_source(
-        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+        self, offsets: Mapping[int, int], rejections: Sequence[ports.Rejection], tails: ports.Tails
     ) -> Steps:
         if rejections:
             yield
@@ -340,7 +331,7 @@ def crash_between_rejection_and_commit(stage: Stage) -> None:
     """A record is rejected, and the estimator dies within the commit."""
     first, _ = stage.rated(A0, B0)
     stage.report(b"no round")
-    stage.until(first, CommitSource)
+    stage.until(first, ports.CommitSource)
     first.advance(2)
     stage.replace(first)
 
@@ -360,7 +351,7 @@ def offsets_expire(stage: Stage) -> None:
     """All workers are gone for so long that Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, B0)
     stage.report(b"no round")
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.rates(estimator, updater, A0, B0)
     stage.crash(estimator)
     stage.log.estimators.committed.clear()
@@ -374,7 +365,7 @@ def offsets_and_rejections_expire(stage: Stage) -> None:
     """Kafka deletes offsets and rejections; a new worker ends, and an operator commits one."""
     estimator, _ = stage.rated(A0, B0)
     stage.report(b"no round")
-    stage.through(estimator, CommitSource)
+    stage.through(estimator, ports.CommitSource)
     stage.crash(estimator)
     committed = dict(stage.log.estimators.committed)
     stage.log.rejections_deleted = len(stage.log.rejected)
@@ -395,7 +386,7 @@ def duplicate_after_a_crash(stage: Stage) -> None:
     stage.round(A0, A1, round_id="once")
     first = stage.estimator()
     stage.updater()
-    stage.through(first, CommitSource)
+    stage.through(first, ports.CommitSource)
     stage.crash(first)
     stage.round(A0, A1, round_id="once")
     stage.estimator()
@@ -414,9 +405,9 @@ class IdsInStore(Estimator):
     def _window_start(self, c: int, log_start: int) -> int:
         return c
 
-    def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool) -> ports.Step[None]:
         polling = super()._poll(timeout_s, no_fetch=no_fetch)
-        polled = yield from ask(next(polling))
+        polled = yield from ports.ask(next(polling))
         self._second = set[tuple[int, int]]()
         for record in polled.records:
             source = self._inputs.get(record.partition)
@@ -428,13 +419,13 @@ class IdsInStore(Estimator):
             return
         raise AssertionError("a poll is one effect")
 
-    def _confirm(self, record: Record) -> Step[None]:
+    def _confirm(self, record: Record) -> ports.Step[None]:
         try:
             found = self._admission.decoder.read(record)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (f"0:{next(self._readings)}",)
-        confirmed = yield from ask(Agree({name: reading}))
+        confirmed = yield from ports.ask(ports.Agree({name: reading}))
         if confirmed[name] != reading:
             self._second.add((record.partition, record.offset))
 
@@ -454,6 +445,6 @@ def estimator_dies_before_it_sends(stage: Stage) -> None:
     """A round is read and not yet rated when the estimator dies; its successor reads it again."""
     stage.round(A0, A1)
     first = stage.estimator()
-    stage.until(first, Scatter)
+    stage.until(first, ports.Scatter)
     stage.crash(first)
     stage.workers()

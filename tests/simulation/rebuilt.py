@@ -12,20 +12,9 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.operations.cutoff import Cutoff, Offsets
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.ports import (
-    Application,
-    Apply,
-    CommitSource,
-    Event,
-    Position,
-    Publish,
-    Scatter,
-    ShardEnds,
-    Step,
-    ask,
-)
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
@@ -57,8 +46,8 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     """Lost when a round was published, and its estimator died before it committed the source."""
     stage.round(A0, A1)
     estimator, updater = stage.workers()
-    stage.through(estimator, Scatter)
-    stage.through(updater, Publish)
+    stage.through(estimator, ports.Scatter)
+    stage.through(updater, ports.Publish)
     stage.rebuild_and_start()
 
 
@@ -115,14 +104,16 @@ def lost_after_shards_were_added(stage: Stage) -> None:
 class EpochNotCompared(UnkindDriver):
     """Step 13 that compares `applied` alone: what was read before a rebuild is written after it."""
 
-    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+    def apply(
+        self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
+    ) -> Steps:
         now = {
             shard: replace(call, position=self._of_now(shard, call.position))
             for shard, call in applications.items()
         }
         return (yield from super().apply(now, events))
 
-    def _of_now(self, shard: int, position: Position) -> Position:
+    def _of_now(self, shard: int, position: ports.Position) -> ports.Position:
         stored, _ = self.store.state(shard)
         return replace(position, epoch=stored.epoch)
 
@@ -135,7 +126,7 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
         stage.rated(first, A0, last)
         stage.actors.clear()
     _, stopped = stage.sent(A0, D0)
-    stage.until(stopped, Apply)
+    stage.until(stopped, ports.Apply)
     stage.ladders = fewer_factors_before(2)
     stage.rebuild()
     stage.perform(stopped)
@@ -145,7 +136,9 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
 class AbsencesNotCompared(UnkindDriver):
     """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
 
-    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+    def apply(
+        self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
+    ) -> Steps:
         uncounted = {s: replace(call, absent=None) for s, call in applications.items()}
         return (yield from super().apply(uncounted, events))
 
@@ -158,8 +151,8 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
     stage.rated(A0, B0)
     stage.round(A0, C0)
     estimator, updater = stage.actors
-    stage.through(estimator, CommitSource)
-    stage.until(updater, Apply)
+    stage.through(estimator, ports.CommitSource)
+    stage.until(updater, ports.Apply)
     del stage.store.beliefs[0]["a", A0], stage.store.beliefs[0]["a", B0]
     stage.turns(updater)
     stage.rebuild_if_asked()
@@ -169,8 +162,8 @@ def beliefs_vanish_within_a_call(stage: Stage) -> None:
 class FloorsAtTheEnds(Estimator):
     """Step 1 without the comparison of store and log, and of the numbers of shards."""
 
-    def _raise_floors(self) -> Step[None]:
-        self._progress.take_over((yield from ask(ShardEnds()))[: self._shards])
+    def _raise_floors(self) -> ports.Step[None]:
+        self._progress.take_over((yield from ports.ask(ports.ShardEnds()))[: self._shards])
 
 
 @catches("foreign-priors", "no priors of another history", FloorsAtTheEnds)
@@ -209,8 +202,8 @@ def shorter_log_that_grew(stage: Stage) -> None:
     stage.store.roll_back(0, 1)
     estimator, updater = stage.workers()
     stage.round(A0, C0, round_id="other")
-    stage.through(estimator, CommitSource)
-    stage.through(updater, Publish)
+    stage.through(estimator, ports.CommitSource)
+    stage.through(updater, ports.Publish)
     stage.crash(updater)
     stage.store.put(0, later)
     updater = stage.updater()
@@ -295,10 +288,10 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
-    stage.until(paused, Scatter)
+    stage.until(paused, ports.Scatter)
     paused.driver.unkindness = NEVER_HEARS
     successor, updater = stage.workers()
-    stage.through(successor, CommitSource)
+    stage.through(successor, ports.CommitSource)
     stage.turns(updater)
     stage.rebuild()
     return paused
@@ -342,7 +335,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
-    stage.until(paused, Scatter)
+    stage.until(paused, ports.Scatter)
     stage.rebuild()
     stage.perform(paused)
     updater = stage.updater()
@@ -356,9 +349,9 @@ def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
     stage.rated(A0, A1)
     stage.round(A1, A0)
     estimator, updater = stage.workers()
-    stage.through(estimator, Scatter)
-    stage.through(updater, Publish)
+    stage.through(estimator, ports.Scatter)
+    stage.through(updater, ports.Publish)
     stage.crash(estimator)
     stage.expire()
-    stage.through(stage.estimator(), Scatter)
+    stage.through(stage.estimator(), ports.Scatter)
     stage.rebuild_and_start()

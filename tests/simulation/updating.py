@@ -7,19 +7,8 @@ from typing import Any
 import numpy as np
 
 from stream_rater.adapters.local_driver import Steps
+from stream_rater.pipeline import ports
 from stream_rater.pipeline.parts.belief_parts import SeedPart
-from stream_rater.pipeline.ports import (
-    REGROUPING_S,
-    Application,
-    Apply,
-    CommitSource,
-    Event,
-    Poll,
-    Publish,
-    Scatter,
-    Step,
-    StoredShard,
-)
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
@@ -33,7 +22,7 @@ from .world import UnkindDriver
 class AppliesBeforeSettling(Updater):
     """Step 11 left out: what follows [c, a) is applied and committed first."""
 
-    def _settle(self) -> Step[None]:
+    def _settle(self) -> ports.Step[None]:
         for shard in self._shards.values():
             if shard.last_call():
                 shard.committed = shard.applied
@@ -46,8 +35,8 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
     stage.round(A0, A1)
     stage.estimator()
     first = stage.updater()
-    stage.through(stage.actors[0], CommitSource)
-    stage.until(first, Publish)
+    stage.through(stage.actors[0], ports.CommitSource)
+    stage.until(first, ports.Publish)
     stage.crash(first)
     stage.round(A0, A1)
     stage.updater()
@@ -56,7 +45,7 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
 class PublishesRefills(Updater):
     """Step 10 left out: parts that the store lost are applied and published like new ones."""
 
-    def _settle(self) -> Step[None]:
+    def _settle(self) -> ports.Step[None]:
         for shard in self._shards.values():
             if shard.is_refilling:
                 shard.committed = shard.applied
@@ -74,10 +63,10 @@ def store_loses_what_was_published(stage: Stage) -> None:
 class PublishesWhatWasLost(Updater):
     """Step 14 without the check of what is still owned, after the group changed."""
 
-    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> ports.Step[None]:
         before = dict(self._shards)
         yield from super()._poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s)
-        if timeout_s == REGROUPING_S:
+        if timeout_s == ports.REGROUPING_S:
             self._shards = before
 
 
@@ -85,15 +74,15 @@ class PublishesWhatWasLost(Updater):
 def shards_go_to_another_before_the_commit(stage: Stage) -> None:
     """A round is applied; shards' new owner settles it before the first publishes."""
     _, first = stage.sent(A0, A1)
-    stage.until(first, Publish)
-    stage.through(stage.updater(), Publish)
+    stage.until(first, ports.Publish)
+    stage.through(stage.updater(), ports.Publish)
     stage.turns(first)
 
 
 class PublishesWhatWentAhead(UnkindDriver):
     """Step 14 with all events sent during step 13, even of shards that refused the call."""
 
-    def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> Steps:
+    def publish(self, events: Collection[ports.Event], offsets: Mapping[int, int]) -> Steps:
         if self._open is not None:
             self._open = events
         yield from super().publish(events, offsets)
@@ -104,9 +93,9 @@ def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
     """The events of two shards are sent while the store of one shard refuses its call."""
     estimator, updater = stage.rated(A0, A1)
     stage.sends(estimator, A0, A1)
-    stage.until(updater, Apply)
+    stage.until(updater, ports.Apply)
     stage.store.roll_back(0, 1)
-    stage.through(updater, Publish)
+    stage.through(updater, ports.Publish)
 
 
 class RememberedOffset(Updater):
@@ -116,11 +105,11 @@ class RememberedOffset(Updater):
         super().__init__(shard_count, **options)
         self._known: dict[int, int] = {}
 
-    def _start_over(self, troubles: int) -> Step[None]:
+    def _start_over(self, troubles: int) -> ports.Step[None]:
         self._known |= {number: shard.committed for number, shard in self._shards.items()}
         yield from super()._start_over(troubles)
 
-    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
+    def _committed(self, shards: frozenset[int]) -> ports.Step[Mapping[int, int | None]]:
         fetched = yield from super()._committed(shards)
         return {s: self._known.pop(s, fetched[s]) for s in shards}
 
@@ -129,7 +118,7 @@ class RememberedOffset(Updater):
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     """A transaction is committed, but the updater's call fails."""
     _, updater = stage.sent(A0, A1)
-    stage.until(updater, Publish)
+    stage.until(updater, ports.Publish)
     updater.advance(5)
     stage.fail(updater)
 
@@ -141,12 +130,12 @@ class CommittedReadFirst(Updater):
         super().__init__(shard_count, **options)
         self._read_first: Mapping[int, int | None] = {}
 
-    def _open(self) -> Step[None]:
+    def _open(self) -> ports.Step[None]:
         if self._owned - self._shards.keys():
             self._read_first = yield from super()._committed(self._owned)
         yield from super()._open()
 
-    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
+    def _committed(self, shards: frozenset[int]) -> ports.Step[Mapping[int, int | None]]:
         yield from ()
         return self._read_first
 
@@ -157,7 +146,7 @@ def another_worker_commits_between_two_reads(stage: Stage) -> None:
     later a look as if the group's offset had been reset."""
     estimator, first = stage.rated(A0, A1)
     second = stage.updater()
-    stage.through(second, Poll)
+    stage.through(second, ports.Poll)
     stage.perform(second)
     stage.assign(first)
     for _ in range(2):
@@ -169,7 +158,7 @@ class EventsByOffset(Updater):
     """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
 
     def _build_events_again(
-        self, number: int, call: ShardBatch, stored: StoredShard
+        self, number: int, call: ShardBatch, stored: ports.StoredShard
     ) -> Events | None:
         shard, given = self._shards[number], call.given
         rows = given if isinstance(given, SeedPart) else call.rows
@@ -177,7 +166,7 @@ class EventsByOffset(Updater):
             last = headers_of(stored.records)["last"]
             fresh = np.packbits(rows.offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
-            stored = StoredShard(shard.position, stored.records)
+            stored = ports.StoredShard(shard.position, stored.records)
         return super()._build_events_again(number, call, stored)
 
 
@@ -191,11 +180,11 @@ def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
 def applied_twice_and_unpublished(stage: Stage) -> None:
     """What was reported is sent twice. The first copy is published, the second one is not."""
     first, updater = stage.workers()
-    stage.through(first, Scatter)
+    stage.through(first, ports.Scatter)
     stage.crash(first)
-    stage.through(updater, Publish)
-    stage.through(stage.estimator(), Scatter)
-    stage.through(updater, Apply)
+    stage.through(updater, ports.Publish)
+    stage.through(stage.estimator(), ports.Scatter)
+    stage.through(updater, ports.Apply)
     stage.replace(updater)
 
 
@@ -209,7 +198,7 @@ class UnstableOffset(UnkindDriver):
 def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
     """An updater dies while its transaction commits; its successor starts before the commit."""
     _, first = stage.sent(A0, A1)
-    stage.until(first, Publish)
+    stage.until(first, ports.Publish)
     first.advance(4)
     end = stage.fail(first)
     successor = stage.replace(first)
@@ -221,7 +210,9 @@ def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
 class NoCompareAndSet(UnkindDriver):
     """Step 13 without the comparison: any writer's call is applied, however late."""
 
-    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+    def apply(
+        self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
+    ) -> Steps:
         done = {}
         for shard, application in applications.items():
             yield
@@ -236,13 +227,13 @@ def late_call_of_a_dead_updater(stage: Stage) -> None:
     """A dead updater's call arrives after its successor made it and the next one, whose events are
     unpublished when the successor dies in turn."""
     estimator, first = stage.sent(A0, A1)
-    stage.until(first, Apply)
+    stage.until(first, ports.Apply)
     first.advance()
     call = stage.fail(first)
     second = stage.replace(first)
-    stage.through(second, Publish)
+    stage.through(second, ports.Publish)
     stage.sends(estimator, A0, B0)
-    stage.until(second, Publish)
+    stage.until(second, ports.Publish)
     stage.crash(second)
     call.arrive()
     stage.updater()
@@ -263,10 +254,10 @@ class KeptProducer(UnkindDriver):
 def late_end_within_the_next_transaction(stage: Stage) -> None:
     """An end in doubt arrives when half of the next transaction is sent; the updater dies."""
     _, first = stage.sent(A0, A1)
-    stage.until(first, Publish)
+    stage.until(first, ports.Publish)
     first.advance(4)
     end = stage.fail(first)
-    stage.until(first, Publish)
+    stage.until(first, ports.Publish)
     first.advance(3)
     end.arrive()
     stage.crash(first)
