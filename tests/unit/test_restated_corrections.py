@@ -41,7 +41,7 @@ from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.ledger import Base
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases
-from tests.builders.pending import pending_of
+from tests.builders.machines import pending_of
 from tests.rounds import ranked
 
 
@@ -149,8 +149,8 @@ def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
     ids.add(pending_of([2], ladders=["l"]).rounds)
     standings = msgspec.convert(ranked([1], ["new"]), list[StrictEntry])
     amended = RoundAmended(ladder="l", round_id="r0", standings=standings)
-    corrections: Sequence[Correction] = amended, PlayerRemoved(ladder="l", player="new")
-    polled = [QueuedCorrection(correction_at(20 + i, of), of) for i, of in enumerate(corrections)]
+    both: Sequence[Correction] = amended, PlayerRemoved(ladder="l", player="new")
+    polled = [QueuedCorrection(correction_at(20 + i, of), of) for i, of in enumerate(both)]
     log = LogContext(ANY_LADDER, 10, 1)
     base = Base(NO_EDITS, 0, (), ids)
     for first, expected in ((0, {}), (1, {21: "unknown-player"})):
@@ -160,8 +160,7 @@ def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
         ahead = QueueLookahead(queue, validator, log)
         for each in queue.polled:
             list(ahead.reach(each.record))
-        codes = {at: found[0][1].code for at, found in ahead.rejections.items() if found}
-        assert codes == expected
+        assert {at: found[0][1].code for at, found in ahead.rejections.items() if found} == expected
 
 
 @cases("records", [
