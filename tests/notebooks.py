@@ -54,8 +54,7 @@ def write(path: Path) -> None:
             kept = [each for each in ran.outputs if each.get("name") != "stderr"]
             cell |= {"execution_count": ran.execution_count, "outputs": kept}
     # One value a line, so that a change of it can be read.
-    text = json.dumps(written, indent=1, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

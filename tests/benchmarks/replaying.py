@@ -85,6 +85,10 @@ def _rebuild(place: Place, cores: int) -> None:
         pass
 
 
+def _verify(place: Place, cores: int) -> None:
+    compared_with_replay(place, ANY_LADDER, cores=cores)
+
+
 def _measure(name: str, run: Callable[[Place, int], None], effort: Effort) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ratings.db"
@@ -164,9 +168,5 @@ def _seeds(effort: Effort) -> Result:
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     "replay/seeds": _seeds,
     "replay/rebuild": partial(_measure, "rebuild", _rebuild),
-    "replay/verify": partial(
-        _measure,
-        "verify",
-        lambda place, cores: compared_with_replay(place, ANY_LADDER, cores=cores),
-    ),
+    "replay/verify": partial(_measure, "verify", _verify),
 }

@@ -146,8 +146,7 @@ def verified(store: Mapping[str, bytes], log: Sequence[Mapping[str, Any]]) -> Ve
 
 def corrected_store() -> dict[str, bytes]:
     """Ann and bob have played since; the others are gone, and left a belief of no rounds."""
-    store = replayed(a_log())
-    return store | dict.fromkeys(["cy", "dee", "eve"], changed(CORRECTED, rounds=0))
+    return replayed(a_log()) | dict.fromkeys(["cy", "dee", "eve"], changed(CORRECTED, rounds=0))
 
 
 def test_a_corrected_store_is_equal() -> None:

@@ -80,8 +80,7 @@ def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
 
 def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[float]:
     """The player's mu after each of the player's rounds."""
-    played = _played(sessions, row, config, None)
-    return [rating for _, rating in played if rating is not None]
+    return [rating for _, rating in _played(sessions, row, config, None) if rating is not None]
 
 
 def farmed(
