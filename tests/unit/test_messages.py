@@ -47,7 +47,7 @@ from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases
 from tests.builders.machines import RULE, as_last, part
 from tests.rounds import as_json, ranked
-from tests.unit.test_restated_corrections import log_of
+from tests.unit.test_ladders_disagreement import added_up
 
 MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
 VALID = f"00-{1:032x}-{2:016x}-01"
@@ -417,13 +417,13 @@ def test_notes_fit() -> None:
     messages = encode_corrections({long_id(0): wave, "b": wave[:1]})
     assert max(map(len, messages)) <= MOST_BYTES
     assert len(messages) > 4
-    assert log_of(*messages).corrections == {long_id(0): wave, "b": wave[:1]}
+    assert added_up(messages).corrections == {long_id(0): wave, "b": wave[:1]}
     later = (f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
     history = (*UNKNOWN, *later)
     histories = {long_id(number, "\x01"): history for number in range(1000)}
     messages = encode_histories("noted", histories)
     assert len(messages) > 5
     assert max(map(len, messages)) <= MOST_BYTES
-    log = log_of(*messages)
+    log = added_up(messages)
     assert {ladder: log.in_force(ladder) for ladder in log.ladders} == histories
     assert MOST_BYTES + HEADERS_BYTES < LEAST_BYTES
