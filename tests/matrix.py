@@ -182,10 +182,6 @@ def _title(row: str) -> str:
     return row.split("|")[1]
 
 
-def has_failed(rows: Rows) -> bool:
-    return any(each.failed for row in rows.values() for each in row.values() if each)
-
-
 def main() -> int:
     """Print the table and, if asked, put it into the page. 1 if a test failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
@@ -202,7 +198,7 @@ def main() -> int:
     if given.write:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(with_table(page, given.what, found), encoding="utf-8")
-    return int(has_failed(rows))
+    return int(any(each.failed for row in rows.values() for each in row.values() if each))
 
 
 if __name__ == "__main__":

@@ -44,11 +44,6 @@ def texts_of(notebook: Any) -> list[str]:
     ]  # fmt: skip
 
 
-def as_text(notebook: Any) -> str:
-    """The file of a notebook: one value a line, so that a change of it can be read."""
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-
-
 def write(path: Path) -> None:
     """Run a notebook, and write it with what it shows."""
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
@@ -58,7 +53,8 @@ def write(path: Path) -> None:
         if cell["cell_type"] == "code":
             kept = [each for each in ran.outputs if each.get("name") != "stderr"]
             cell |= {"execution_count": ran.execution_count, "outputs": kept}
-    path.write_text(as_text(written), encoding="utf-8")
+    # One value a line, so that a change of it can be read.
+    path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

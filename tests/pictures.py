@@ -12,14 +12,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, expect
 
-from demonstration.programs import (
-    GAME_BACKEND,
-    LADDERS,
-    DemoFailed,
-    program,
-    start_serve,
-    start_service,
-)
+from demonstration import programs
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
@@ -71,14 +64,14 @@ def a_season() -> Iterator[str]:
     with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
         folder = Path(name)
         environment = {
-            **os.environ, **at.environment(), f"{PREFIX}LADDERS": str(LADDERS),
+            **os.environ, **at.environment(), f"{PREFIX}LADDERS": str(programs.LADDERS),
             f"{PREFIX}SERVE_HISTORY": "200",
         }  # fmt: skip
-        command = [*GAME_BACKEND, "--rounds", str(ROUNDS), "--per-second", str(PER_SECOND)]
+        command = [*programs.GAME_BACKEND, "--rounds", str(ROUNDS), "--per-second", str(PER_SECOND)]
         with (
-            start_service(folder, environment),
-            start_serve(folder, environment) as serve,
-            program("game_backend", command, folder, environment),
+            programs.start_service(folder, environment),
+            programs.start_serve(folder, environment) as serve,
+            programs.program("game_backend", command, folder, environment),
         ):
             yield f"http://{serve.address}/"
 
@@ -137,7 +130,7 @@ def main() -> int:
                 with tab(opened, **look) as found:
                     take(found.page, address, path)
                 print(f"pictures: {path}", file=sys.stderr)
-    except (LocalServerError, DemoFailed, NoBrowser, OSError) as error:
+    except (LocalServerError, programs.DemoFailed, NoBrowser, OSError) as error:
         print(f"pictures: {error}", file=sys.stderr)
         return 1
     return 0

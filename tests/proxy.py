@@ -33,8 +33,7 @@ class Proxy:
         return f"{LOOPBACK}:{self._ports[route]}"
 
     def lead(self, route: str, to: str) -> None:
-        listen = self.address(route)
-        self._post("/proxies", {"name": route, "listen": listen, "upstream": to})
+        self._post("/proxies", {"name": route, "listen": self.address(route), "upstream": to})
 
     def spoil(self, route: str, toxic: Toxic, directions: Sequence[str] = DIRECTIONS) -> None:
         """From now on a way is like this, in both directions or one."""

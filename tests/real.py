@@ -86,8 +86,7 @@ def _claimed_database(address: str, databases: int) -> tuple[str, "redis.Redis"]
 
 def _delete_topics(settings: Settings) -> None:
     """Delete the topics of a test, those that it made; the broker does so in its own time."""
-    topics = Topics.of(settings)
-    names = [*topics.names, topic_of(settings)]
+    names = [*Topics.of(settings).names, topic_of(settings)]
     client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     for future in client.delete_topics(names).values():
         future.exception(DELETION_S)

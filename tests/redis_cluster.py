@@ -49,8 +49,7 @@ class RedisCluster:
     def move(self, slot: int) -> "SlotMove":
         """The move of a slot from its owner to another master, not begun."""
         owner = self.owner(slot)
-        target = next(each for each in self.masters() if each is not owner)
-        return SlotMove(slot, owner, target)
+        return SlotMove(slot, owner, next(each for each in self.masters() if each is not owner))
 
     def wait_until_whole(self, masters: int) -> None:
         """Return once every running node finds all slots served by so many masters."""

@@ -12,8 +12,7 @@ def spreads() -> st.SearchStrategy[dict[str, float]]:
     limits = st.fixed_dictionaries(
         {"weight_limit": st.floats(0.02, 2.0), "sigma_limit": st.floats(30.0, 200.0)}
     )
-    spread = st.fixed_dictionaries({"beta": st.floats(80, 500), "gamma": st.floats(10, 150)})
-    return limits | spread
+    return limits | st.fixed_dictionaries({"beta": st.floats(80, 500), "gamma": st.floats(10, 150)})
 
 
 def evolving() -> dict[str, st.SearchStrategy[Any]]:

@@ -24,8 +24,7 @@ SEASON_1 = 749  # Rounds; the boundary is not in the data (shared/data/README.md
 
 def discordant(place: Places, rating: Floats) -> tuple[float, int]:
     """(pairs that the lower rated won, equal ratings half; pairs not tied in rank)."""
-    last = np.iinfo(np.int32).max
-    rank = np.where(place == DID_NOT_FINISH, last, place)
+    rank = np.where(place == DID_NOT_FINISH, np.iinfo(np.int32).max, place)
     better = rank[:, None] < rank[None, :]
     gap = rating[:, None] - rating[None, :]
     wrong = np.count_nonzero(better & (gap < 0.0)) + 0.5 * np.count_nonzero(better & (gap == 0.0))

@@ -77,8 +77,7 @@ def rows(game: Game, trials: int) -> Iterator[Result]:
             _, without = fit_in_steps(replace(own, fields=others), game, trials)
             yield from _row(game, part, steps.followed, without.followed)
     for part, fixed in PARAMETERS.items():
-        system = Without(REFERENCE, fixed=fixed).on(game.first)
-        _, without = fit_in_steps(system, game, trials)
+        _, without = fit_in_steps(Without(REFERENCE, fixed=fixed).on(game.first), game, trials)
         yield from _row(game, part, steps.followed, without.followed)
 
 

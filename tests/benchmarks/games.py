@@ -167,8 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parsed(parser, arguments, "--file")
     reported = [rows(read(path)) for path in asked.reports]
     parts = reported or map(rows_of, _plans(asked.file, quick=asked.quick))
-    shown = show((("games", each) for each in parts), tabled=False)
-    return end("bench-games", asked, shown)
+    return end("bench-games", asked, show((("games", each) for each in parts), tabled=False))
 
 
 if __name__ == "__main__":

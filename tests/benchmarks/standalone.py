@@ -173,8 +173,7 @@ def latency(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
         ours, theirs = context.Pipe()
         warm, counted = rounds[:WARM], rounds[WARM:]
         post(process.url, ROUNDS, warm, RATE / WORKLOAD.size)
-        url = f"{process.url}/v1/ladders/{counted[0].ladder}/changes"
-        given = url, updates_of(counted), theirs
+        given = f"{process.url}/v1/ladders/{counted[0].ladder}/changes", updates_of(counted), theirs
         context.Process(target=_follow, args=given, daemon=True).start()
         ours.recv()
         posted = post(process.url, ROUNDS, counted, RATE / WORKLOAD.size)
@@ -206,8 +205,7 @@ def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfSe
 
         def begin(settings: Settings) -> None:
             given = msgspec.structs.replace(settings, serve="127.0.0.1:0")
-            process = a_program(SERVE, given, folder / "serve.log")
-            stack.enter_context(closing(process)).wait_ready()
+            stack.enter_context(closing(a_program(SERVE, given, folder / "serve.log"))).wait_ready()
 
         return measured(ground, WORKLOAD, rounds, "1", before=begin)
 

@@ -101,8 +101,7 @@ def assert_equal_to_newest(
 
     async def compare() -> None:
         names = sorted(newest)
-        players = await reader.players(ladder, names)
-        assert players == [player_of(newest[name]) for name in names]
+        assert await reader.players(ladder, names) == [player_of(newest[name]) for name in names]
         listed = [each for each in newest.values() if each.rounds and not each.provisional]
         page = await reader.page(ladder, None, len(newest))
         ranks = sorted((-each.rating, each.player.encode()) for each in listed)

@@ -1,6 +1,7 @@
-"""Rounds, seeds and corrections as JSON objects, and as records of `round-completed`."""
+"""Rounds, seeds and corrections as JSON objects, and as records; logs of such records."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,3 +59,28 @@ def a_message(line: Line) -> Bytes:
     """A line as a message to be sent to Kafka, with its ladder as the key."""
     record = a_record(0, line)
     return Bytes(record.value, line["ladder"].encode(), list(record.headers))
+
+
+@dataclass(frozen=True)
+class ListedRecords:
+    """Some records, read in batches of so many (a `log_reading.LogSource`)."""
+
+    records: Sequence[Record]
+    at_once: int = 1000
+
+    def __call__(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        wanted = [each for each in self.records if each.offset < ends.get(each.partition, 0)]
+        for first in range(0, len(wanted), self.at_once):
+            yield wanted[first : first + self.at_once]
+
+
+@dataclass(frozen=True)
+class FailingRecords:
+    """The same, but reading them fails after the first batch."""
+
+    records: Sequence[Record]
+    error: Exception
+
+    def __call__(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        yield from ListedRecords(self.records)(ends)
+        raise self.error

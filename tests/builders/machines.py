@@ -1,21 +1,29 @@
-"""Parts, positions and hand-driven machines for the pipeline's unit tests."""
+"""Parts (also of release 0.1.0), pending rounds, and machines driven by hand."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import Effect, Position, StoredShard
 from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.rating import record as belief_record
+from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.stages import rule_of
+from stream_rater.rating.stages import RatingRule, rule_of
+from stream_rater.rounds.decoder import RoundDecoder
+from tests.rounds import as_json, ranked
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
 RULE = rule_of(CONFIG)
@@ -47,6 +55,14 @@ def part(
 
 def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
     return Record(shard, offset, schema.encode(of) if isinstance(of, Part) else of)
+
+
+def a_belief(mu: float = 1500.0, **header: float) -> bytes:
+    """The stored belief of one player, with these values in its header."""
+    beliefs = newcomers(1, 1, mu, 80.0, coded=True)
+    for name, value in header.items():
+        beliefs.header[name] = value
+    return belief_record.encode(beliefs)[0]
 
 
 class Recorder(Observer):
@@ -177,3 +193,47 @@ def opened(
     if isinstance(hand.effect, ports.Publish):
         new = hand.answer(ports.Publish).offsets
         assert new == {s: 0 for s in new if committed[s] is None and not positions[s].applied}
+
+
+SHARDS = 3
+
+
+def pending_of(
+    sizes: Sequence[int], *, offsets: Sequence[int] | None = None, ladders: Sequence[str] = (),
+    known: Ladders = ANY_LADDER, round_decoder: RoundDecoder | None = None,
+) -> PendingRounds:  # fmt: skip
+    """Rounds of these sizes, by default at offsets 10, 20, ... No player is in two of them."""
+    records, first = [], 0
+    for i, size in enumerate(sizes):
+        players = [f"p{k}" for k in range(first, first + size)]
+        ladder = ladders[i] if i < len(ladders) else "ladder"
+        data = as_json(*ranked(range(1, size + 1), players), round_id=f"r{i}", ladder=ladder)
+        records.append(Record(0, offsets[i] if offsets else 10 * i + 10, data, received_s=4e9))
+        first += size
+    rounds, rejections = (round_decoder or RoundDecoder(known)).decode(records)
+    assert rejections == [None] * len(records)
+    return estimation.pending_rounds(records, rounds, SHARDS)
+
+
+class LastRound(msgspec.Struct, frozen=True, array_like=True):
+    offset: int
+    rule: int
+    time: int
+    round_id: str
+    ladder: str
+    completed_at: str
+
+
+class LastPart(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    rules: tuple[RatingRule, ...]
+    rounds: tuple[LastRound, ...]
+    round_index: bytes
+    place: bytes
+    evidence: bytes
+    players: list[str]
+
+
+def as_last(part: bytes) -> bytes:
+    """A part as that release would have read it, and sent it."""
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(part, type=LastPart))

@@ -10,7 +10,7 @@ from stream_rater.cli import app
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part, RebuildMark, UnknownPart
-from tests.builders.last_parts import as_last
+from tests.builders.machines import as_last
 
 _encode, _decode = schema.encode_pieces, schema.decode
 

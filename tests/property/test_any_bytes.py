@@ -180,8 +180,7 @@ def assert_alike(
         for each, rating in zip(valid, ratings, strict=True)
     ]
     assert decoder.informative(rounds).tolist() == rates
-    hashes = rounds.names.hashes.tolist()
-    assert hashes == StringColumn.of(rounds.names.texts()).hashes.tolist()
+    assert rounds.names.hashes.tolist() == StringColumn.of(rounds.names.texts()).hashes.tolist()
 
 
 def columns(rounds: RoundBatch) -> list[Any]:
@@ -348,8 +347,7 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 
 def decoded(value: bytes, partition: int = 0, decoder: RoundDecoder = DECODER) -> str:
     """The workers' verdict: a code, or nothing for a valid round."""
-    record = Record(partition, 7, value, received_s=NOW_S)
-    (rejection,) = decoder.decode([record])[1]
+    (rejection,) = decoder.decode([Record(partition, 7, value, received_s=NOW_S)])[1]
     return "" if rejection is None else rejection.code
 
 

@@ -344,8 +344,7 @@ def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
     story = Story(1000, 0)
     for each in SEEDS:
         story.correct(each)
-    voided = a_correction("round-voided", round_id="s0")
-    _, _, changed, completed_at = story.correct(voided)
+    _, _, changed, completed_at = story.correct(a_correction("round-voided", round_id="s0"))
     assert [player for player, _ in changed] == ["a", "x"]
     assert completed_at == SEEDS[1]["at"]
 

@@ -194,11 +194,11 @@ def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Menti
 
     def run(verdicts: Verdicts | None) -> tuple[list[Record], Mentions]:
         accepted, mentions = AcceptedRecords(ANY_LADDER, WINDOW, 0, verdicts), Mentions(verdicts)
-        rewriting, found = LogRewriter(to), list[Record]()
+        rewriter, found = LogRewriter(to), list[Record]()
         for some in batches_of(log):
             taken = accepted.of(some)
             mentions.read(some, taken, to)
-            found += rewriting.feed(some, taken)
+            found += rewriter.feed(some, taken)
         return found, mentions
 
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)

@@ -143,8 +143,7 @@ def test_no_bytes_are_read_otherwise_than_by_msgspec(
         data = data[:at] + part + data[at + gone :]
     try:
         alone = check(data)
-        together = taken([USUAL, data, data, USUAL])
-        assert together == [True, alone, alone, True]
+        assert taken([USUAL, data, data, USUAL]) == [True, alone, alone, True]
     except Invalid as refused:
         raise AssertionError(f"{data!r} was taken: {refused}") from None
 

@@ -11,21 +11,13 @@ from stream_rater.config.views import NOT_LISTED
 from stream_rater.index import entries, tables
 from stream_rater.index.entries import IndexEvent, LadderIndex, LadderSummary, PlayerErased
 from tests.builders.indexes import KEPT, LADDER, Index
-from tests.contract.test_views_in_index import (
-    BOTH,
-    LISTING,
-    NAMES,
-    START_S,
-    Clock,
-    a_ladder,
-    played,
-)
+from tests.contract import test_views_in_index as viewing
 
 
 class Model:
     """A ladder's index as `entries` makes it."""
 
-    def __init__(self, ladders: Ladders, clock: Clock) -> None:
+    def __init__(self, ladders: Ladders, clock: viewing.Clock) -> None:
         self.index, self._clock = LadderIndex({}, {}, LadderSummary()), clock
         self.place(ladders)
 
@@ -54,21 +46,23 @@ class Model:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_index_equals_its_definition(tmp_path: Path, seed: int) -> None:
     """Players, who is listed and where, histories, the summary and the histogram."""
-    rng, clock = random.Random(seed), Clock()
-    both = (BOTH, a_ladder(LISTING), a_ladder())
+    rng, clock = random.Random(seed), viewing.Clock()
+    both = (viewing.BOTH, viewing.a_ladder(viewing.LISTING), viewing.a_ladder())
     ladders, offset = both[seed % 3], 0
     index, model = Index(tmp_path / "index", ladders, clock), None
     for _ in range(40):
         clock.now_s += rng.choice([60.0, 86_400.0, 9 * 86_400.0])
         events: list[IndexEvent] = []
-        for name in rng.choices(NAMES, k=rng.choice([1, 3, 9])):
+        for name in rng.choices(viewing.NAMES, k=rng.choice([1, 3, 9])):
             offset += rng.choice([0, 1, 1])
             if rng.random() < 0.05 and model is not None:
                 events.append(PlayerErased(LADDER, name))
                 continue
             at = max(0, offset - rng.choice([0, 0, 0, 5]))
             rating, rounds = rng.choice([-0.5, 1190.0, 1230.0, 1500.0]), rng.choice([0, 3, 9])
-            events.append(played(name, at, rating, at_s=START_S + at * 9_000, rounds=rounds))
+            events.append(
+                viewing.played(name, at, rating, at_s=viewing.START_S + at * 9_000, rounds=rounds)
+            )
         model = model or Model(ladders, clock)
         index.apply(events)
         model.apply(events)
@@ -95,9 +89,8 @@ def assert_equal(index: Index, model: LadderIndex) -> None:
     ranks = [(-tables.rating_of(key[4:12]), key[12:]) for key, _ in rows["ranks"]]
     assert ranks == listed
     dues = {key[12:].decode(): tables.value_of(key[:8]) for key, _ in rows["dues"]}
-    limited = {n: e.until_s for n, e in model.listed().items() if e.until_s < float("inf")}
-    assert dues == limited
+    assert dues == {n: e.until_s for n, e in model.listed().items() if e.until_s < float("inf")}
     view = index.ask("ladder", LADDER)
     assert (view.summary, view.listed) == (model.summary, len(listed))
-    for name in NAMES:
+    for name in viewing.NAMES:
         assert index.ask("history", LADDER, name) == model.histories.get(name, ())

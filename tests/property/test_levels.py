@@ -16,41 +16,31 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import levels, stages
+from stream_rater.rating import levels, parameters, stages
 from stream_rater.rating.model import Evidence, Wave
-from stream_rater.rating.parameters import (
-    Bar,
-    Glicko,
-    Glicko2,
-    PlacingNewcomers,
-    RatingConfig,
-    Topcoder,
-    TrueSkill,
-    TwoMoment,
-)
 from stream_rater.rating.wins import Believed, of_round
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases, tag
 from tests.rounds import read
 
-PLACING: tuple[RatingConfig, ...] = (
-    TwoMoment(),
-    Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-150.0, newcomer_field=0.8),
-    Bar(beta=200.0, sigma_drift=35.0, newcomer_offset=90.0),
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0, newcomer_offset=-150.0),
+PLACING: tuple[parameters.RatingConfig, ...] = (
+    parameters.TwoMoment(),
+    parameters.Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-150.0, newcomer_field=0.8),
+    parameters.Bar(beta=200.0, sigma_drift=35.0, newcomer_offset=90.0),
+    parameters.TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0, newcomer_offset=-150.0),
 )
 """Systems that place newcomers: some always, some by their parameters."""
-ALL = (*SYSTEMS, *PLACING[1:], TwoMoment(inexperience=0.0))
+ALL = (*SYSTEMS, *PLACING[1:], parameters.TwoMoment(inexperience=0.0))
 EVEN = 1e-6
 """Of probabilities: where newcomers begin is rounded to float32, 1.2e-4 points a member."""
 POINTS = 1e-6  # Points: sums of some thousands are rounded in another order.
 SEARCH = 1e-3  # What is left open in points: the columns of the two-moment filter lie elsewhere.
 
 
-def by_mu_alone(config: RatingConfig) -> RatingConfig:
+def by_mu_alone(config: parameters.RatingConfig) -> parameters.RatingConfig:
     """The system without points for experience, so that a player performs by mu."""
-    if isinstance(config, TwoMoment):
+    if isinstance(config, parameters.TwoMoment):
         return msgspec.structs.replace(config, inexperience=0.0)
     return config
 
@@ -80,12 +70,12 @@ class Lineup(NamedTuple):
     def side(self) -> Ints:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
-    def means(self, config: RatingConfig) -> Floats:
+    def means(self, config: parameters.RatingConfig) -> Floats:
         """(S,) the mean performance of each side, above the initial rating. Nobody is placed."""
         mu = levels.of_one_round(config, self.starts, self.share, self.mu, self.rounds, self.shift)
         return np.add.reduceat(self.share * (mu - config.initial_mu), self.starts[:-1])
 
-    def chances(self, config: RatingConfig) -> Floats:
+    def chances(self, config: parameters.RatingConfig) -> Floats:
         """(S,) how likely each side is to win."""
         players = Believed(self.mu, self.sigma, self.rounds)
         return of_round(config, self.starts, self.share, players, shift=self.shift).win
@@ -98,11 +88,10 @@ class Lineup(NamedTuple):
             self.sigma, self.rounds, np.zeros(players, np.int64), shift=self.shift,
         )  # fmt: skip
 
-    def rated(self, config: RatingConfig) -> tuple[Floats, Evidence]:
+    def rated(self, config: parameters.RatingConfig) -> tuple[Floats, Evidence]:
         """The mu with which the players began, and the evidence of the round."""
         wave = self.wave()
-        evidence = stages.estimate(config, wave)
-        return wave.mu, evidence
+        return wave.mu, stages.estimate(config, wave)
 
     def turned(self) -> "Lineup":
         """Two sides in the other order, each with its seat."""
@@ -152,7 +141,7 @@ def lineups(sizes: st.SearchStrategy[Sizes], **given_: bool) -> st.SearchStrateg
 @example(found=lineup((1, 5), 0), level=1330.0, played=20)  # the two-moment filter once had .81
 @in_all_systems(found=lineups(some), level=st.floats(-500.0, 3500.0), played=st.integers(1, 30))
 def test_equals_are_even_at_any_level(
-    config: RatingConfig, found: Lineup, level: float, played: int
+    config: parameters.RatingConfig, found: Lineup, level: float, played: int
 ) -> None:
     """A player of the level adds nothing to a side. Of two sides each wins as often."""
     n = len(found.mu)
@@ -168,7 +157,7 @@ def test_equals_are_even_at_any_level(
 
 @in_all_systems(found=lineups(some), more=st.floats(1.0, 500.0), random=st.randoms())
 def test_a_better_member_raises_the_side(
-    config: RatingConfig, found: Lineup, more: float, random: Any
+    config: parameters.RatingConfig, found: Lineup, more: float, random: Any
 ) -> None:
     """A member of share s who is better by d raises L by s d / N. So the side A gains s d (1 - (A -
     B) / N) on a side B. That is above 0, since A - B < N. If all sides have equal totals it is s d.
@@ -187,7 +176,7 @@ def test_a_better_member_raises_the_side(
 
 @in_all_systems(found=lineups(two), mu=st.floats(-500.0, 3500.0), share=st.floats(1e-6, 0.05))
 def test_an_away_member_costs_no_more_than_none(
-    config: RatingConfig, found: Lineup, mu: float, share: float
+    config: parameters.RatingConfig, found: Lineup, mu: float, share: float
 ) -> None:
     """Somebody with mu m joins side A for a share s. L becomes L + s (m - L) / (N + s), so the side
     gains s (m - L) 2 B / (N + s) on the other, which is less than 2 s |m - L| either way, and
@@ -207,14 +196,16 @@ def test_an_away_member_costs_no_more_than_none(
 
 
 @in_all_systems(found=lineups(two, veterans=False, seats=True))
-def test_sides_with_their_seats_mirror(config: RatingConfig, found: Lineup) -> None:
+def test_sides_with_their_seats_mirror(config: parameters.RatingConfig, found: Lineup) -> None:
     """The same sides, each with its seat, in the other order."""
     one, other = found.chances(config), found.turned().chances(config)
     assert one.tolist() == pytest.approx(other[::-1].tolist(), abs=1e-7)
 
 
 @in_all_systems(sides=lineups(two, seats=True))
-def test_equal_sides_change_chances_with_seats(config: RatingConfig, sides: Lineup) -> None:
+def test_equal_sides_change_chances_with_seats(
+    config: parameters.RatingConfig, sides: Lineup
+) -> None:
     """With the other's seat a side has its chances; the seat with more points wins more."""
     found = sides._replace(mu=np.full(len(sides.mu), 1700.0), rounds=np.full(len(sides.mu), 9))
     swapped = found._replace(shift=found.shift[::-1].copy())
@@ -226,10 +217,10 @@ def test_equal_sides_change_chances_with_seats(config: RatingConfig, sides: Line
 
 
 @in_all_systems(found=lineups(two, veterans=False, seats=True))
-def test_a_win_never_costs(config: RatingConfig, found: Lineup) -> None:
+def test_a_win_never_costs(config: parameters.RatingConfig, found: Lineup) -> None:
     """No winner's mu falls, no loser's rises; by Elo-MMR and Elo-R, no performance crosses mu."""
     began, evidence = found.rated(config)
-    if isinstance(config, PlacingNewcomers) and config.places_newcomers:
+    if isinstance(config, parameters.PlacingNewcomers) and config.places_newcomers:
         assert np.isnan(evidence[found.rounds > 0, 3]).all()
     gain = evidence[:, 1 if config.memoryless else 0] - began
     slack = np.full(len(gain), POINTS) if config.memoryless else POINTS / found.share
@@ -238,9 +229,11 @@ def test_a_win_never_costs(config: RatingConfig, found: Lineup) -> None:
 
 @example(found=lineup((1, 5), 0), by=570.0)
 @in_all_systems(found=lineups(some, seats=True), by=st.floats(-2000.0, 2000.0))
-def test_moving_the_pool_moves_the_results(config: RatingConfig, found: Lineup, by: float) -> None:
+def test_moving_the_pool_moves_the_results(
+    config: parameters.RatingConfig, found: Lineup, by: float
+) -> None:
     """By as much, for a side by its shares' sum times as much; and the chances stay."""
-    if isinstance(config, Topcoder):
+    if isinstance(config, parameters.Topcoder):
         return  # its weights are others from 2000 points on
     moved = found._replace(mu=found.mu + by)
     (_, one), (_, other) = found.rated(config), moved.rated(config)
@@ -249,7 +242,7 @@ def test_moving_the_pool_moves_the_results(config: RatingConfig, found: Lineup, 
     if config.memoryless:
         due[:, 1] += by
     room = SEARCH / found.share[:, None]  # a small share magnifies the search's tolerance
-    if isinstance(config, TrueSkill):
+    if isinstance(config, parameters.TrueSkill):
         room = room * 1000.0  # its performance is a thin slice of the messages
     assert (np.abs(other[:, :3] - due) <= room + 1e-9 * np.abs(due)).all()
     assert found.chances(config) == pytest.approx(moved.chances(config), abs=1e-7)
@@ -258,14 +251,16 @@ def test_moving_the_pool_moves_the_results(config: RatingConfig, found: Lineup, 
 @given(size=st.integers(1, 5), seed=seeds)
 @settings(max_examples=10, deadline=None)
 @cases("config", SYSTEMS, tag)
-def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, seed: int) -> None:
+def test_sides_of_equal_totals_keep_their_bits(
+    config: parameters.RatingConfig, size: int, seed: int
+) -> None:
     """The system rates the very wave; 0.1 + 0.2 + 0.7 counts as 1."""
     config, found = by_mu_alone(config), lineup((size, size), seed)
     even = found._replace(share=np.tile(found.share[:size], 2))
     assert levels.moves_of(config, even.wave()) is None
     assert not levels.is_moved(config, even.wave())
     assert np.array_equal(even.rated(config)[1], config.estimate(even.wave()), equal_nan=True) or (
-        isinstance(config, PlacingNewcomers) and config.places_newcomers
+        isinstance(config, parameters.PlacingNewcomers) and config.places_newcomers
     )
     thirds = Lineup(
         (3, 1), np.array([0.1, 0.2, 0.7, 1.0]), found.mu[0] + np.zeros(4), np.full(4, 80.0),
@@ -277,7 +272,7 @@ def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, 
 @example(sizes=(5, 1), seed=0)  # the lone one was favoured by 0.715
 @in_all_systems(sizes=two, seed=seeds)
 def test_n_newcomers_and_m_newcomers_are_level(
-    config: RatingConfig, sizes: Sizes, seed: int
+    config: parameters.RatingConfig, sizes: Sizes, seed: int
 ) -> None:
     """Whatever part each played, if a side's shares make one player at least."""
     n = sum(sizes)
@@ -289,7 +284,9 @@ def test_n_newcomers_and_m_newcomers_are_level(
     assert won[0] == pytest.approx(won[1], abs=EVEN)
 
 
-def of_these(config: RatingConfig, sizes: Sizes, share: Floats, mu: Floats, rounds: Ints) -> Lineup:
+def of_these(
+    config: parameters.RatingConfig, sizes: Sizes, share: Floats, mu: Floats, rounds: Ints
+) -> Lineup:
     """Newcomers are as the system knows them, and veterans have a sigma of 80."""
     sigma = np.where(rounds > 0, 80.0, config.initial_sigma)
     return Lineup(sizes, share, mu, sigma, rounds.astype(np.int64), np.zeros(len(sizes)))
@@ -297,7 +294,7 @@ def of_these(config: RatingConfig, sizes: Sizes, share: Floats, mu: Floats, roun
 
 @in_all_systems(sizes=two, new=st.booleans(), seed=seeds)
 def test_a_member_who_hardly_played_changes_nothing(
-    config: RatingConfig, sizes: Sizes, new: bool, seed: int
+    config: parameters.RatingConfig, sizes: Sizes, new: bool, seed: int
 ) -> None:
     """Neither predictions nor the others' performances or ratings after the round."""
     rng, n = np.random.default_rng(seed), sum(sizes)
@@ -311,19 +308,19 @@ def test_a_member_who_hardly_played_changes_nothing(
         np.append(rounds, absent[0]),
     )  # fmt: skip
     assert alone.chances(config) == pytest.approx(beside.chances(config), abs=2e-3)
-    if isinstance(config, Topcoder):
+    if isinstance(config, parameters.Topcoder):
         return  # its weights are by rounds played, of a side those of its oldest member
     column = 0 if tag(config) in ("elo-mmr", "elo-r", "codeforces", "glicko2") else 1
     before, after = (each.rated(config)[1][:n, column] for each in (alone, beside))
     # in the two-moment filter drift is divided by the square of the side's size
     # and Glicko-2 can move by thousands of points in a round of such players
-    most = {TwoMoment: 2.0, Glicko2: 0.1}.get(type(config), 0.01)
+    most = {parameters.TwoMoment: 2.0, parameters.Glicko2: 0.1}.get(type(config), 0.01)
     assert after == pytest.approx(before, abs=most)
 
 
 @cases("config", PLACING, tag)
 @cases("sizes", [(1, 1), (2, 1), (1, 5), (5, 5), (3, 6)])
-def test_newcomers_rise_with_a_victory(config: RatingConfig, sizes: Sizes) -> None:
+def test_newcomers_rise_with_a_victory(config: parameters.RatingConfig, sizes: Sizes) -> None:
     """From where the round began; the sums of both sides begin level."""
     pool = Pool(Ladder(rating=config))
     teams = [[f"{side}{i}" for i in range(size)] for side, size in zip("ab", sizes, strict=True)]
@@ -338,5 +335,5 @@ def test_newcomers_rise_with_a_victory(config: RatingConfig, sizes: Sizes) -> No
     assert all(b > a for b, a in zip(began[1], now[1], strict=True))
     level = [sum(x - config.initial_mu for x in team) for team in began]
     assert level[0] == pytest.approx(level[1], abs=0.01)
-    assert isinstance(config, PlacingNewcomers)
+    assert isinstance(config, parameters.PlacingNewcomers)
     assert level[0] == pytest.approx(config.newcomer_offset, abs=0.01)

@@ -59,8 +59,7 @@ class Given(NamedTuple):
 def rounds(draw: st.DrawFn) -> Given:
     """Any form: players alone by name or in a tuple, teams, ties, shares, who did not finish."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=9, unique=True))
-    cuts = draw(st.sets(st.integers(1, len(names) - 1), min_size=1))
-    edges = [0, *sorted(cuts), len(names)]
+    edges = [0, *sorted(draw(st.sets(st.integers(1, len(names) - 1), min_size=1))), len(names)]
     sides: list[Any] = [tuple(names[a:b]) for a, b in pairwise(edges)]
     parts = st.sampled_from([1, 0.5, 0.1 + 0.2, 1e-6])
     shares = [

@@ -17,14 +17,6 @@ from stream_rater.contract.record import Record, Trace
 from stream_rater.pipeline.parts import decoder, schema, unpacking
 from stream_rater.pipeline.parts.belief_parts import CorrectionPart, SeedPart
 from stream_rater.pipeline.parts.decoder import PartView, rows_of
-from stream_rater.pipeline.parts.schema import (
-    EVIDENCE_BYTES,
-    EVIDENCE_COLUMNS,
-    NotAPart,
-    Part,
-    RoundInPart,
-    UnknownPart,
-)
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.shard import Shard, ShardBatch, next_batches
@@ -40,7 +32,7 @@ OTHER = msgspec.structs.replace(RULE, config="other", floor=-1.5, rho=-1.0)
 TRACE = Trace(f"00-{1:032x}-{2:016x}-01", "a=b")
 
 
-def some(*players: str, first: int = 7, size: int = 1) -> Part:
+def some(*players: str, first: int = 7, size: int = 1) -> schema.Part:
     """Rounds with offsets of all sizes, two laws and ladders, and a trace; texts of any length."""
     plain = part((first, players), (2**39, ["x"]), (-1, ["yy", "zzz"]))
     rounds = [
@@ -51,7 +43,7 @@ def some(*players: str, first: int = 7, size: int = 1) -> Part:
     return replace(plain, rules=[RULE, OTHER], rounds=rounds)
 
 
-def with_beginnings(plain: Part) -> Part:
+def with_beginnings(plain: schema.Part) -> schema.Part:
     """A part that says of some of its rows where the round began for them."""
     began = np.where(np.arange(len(plain.evidence)) % 2, np.nan, 1350.5)
     return replace(plain, evidence=np.column_stack([plain.evidence, began]))
@@ -72,7 +64,7 @@ def contents(view: PartView) -> list[Any]:
     rows = rows_of([view])
     ids, (times, completed) = rows.round_ids.texts(), rows.completed_at
     texts = times.texts()
-    evidence = rows.evidence.tobytes().hex(" ", EVIDENCE_BYTES).split()
+    evidence = rows.evidence.tobytes().hex(" ", schema.EVIDENCE_BYTES).split()
     return [
         (player, ids[r], texts[completed[r]], rows.traces.get(r), rows.rules[rule], *numbers)
         for player, r, rule, *numbers in zip(
@@ -85,7 +77,7 @@ def contents(view: PartView) -> list[Any]:
 def decoded(message: bytes) -> list[object]:
     """The same, by the decoder; raises what it raises. A column that was left out says nothing."""
     of = schema.decode(message)
-    whole = np.full((len(of.evidence), EVIDENCE_COLUMNS), np.nan)
+    whole = np.full((len(of.evidence), schema.EVIDENCE_COLUMNS), np.nan)
     whole[:, : of.evidence.shape[1]] = of.evidence
     each = [of.rounds[i] for i in of.round_index.tolist()]
     return [
@@ -109,8 +101,7 @@ def test_what_is_written_is_read(message: bytes) -> None:
 def test_longest_forms() -> None:
     """Lists and texts whose sizes take two bytes or four, in slabs of their own and together."""
     many = [f"{i:05}" for i in range(70_000)]
-    message = schema.encode(some(*many, "p" * 70_000))
-    messages = [MESSAGES[0], message, MESSAGES[1], MESSAGES[3]]
+    messages = [MESSAGES[0], schema.encode(some(*many, "p" * 70_000)), MESSAGES[1], MESSAGES[3]]
     views = [view for view in decoder.read_all(messages) if view is not None]
     assert list(map(contents, views)) == list(map(decoded, messages))
     assert len({id(view.decoded) for view in views}) == 3
@@ -138,13 +129,13 @@ def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
         return
     try:
         expected = decoded(damaged)
-    except (UnknownPart, NotAPart) as error:
+    except (schema.UnknownPart, schema.NotAPart) as error:
         with pytest.raises(type(error)):
             decoder.read(damaged)
         return
     try:
         assert contents(decoder.read(damaged)) == expected
-    except UnknownPart as error:
+    except schema.UnknownPart as error:
         assert "twice" in str(error) or "too large" in str(error)
 
 
@@ -173,7 +164,7 @@ def changed(index: int, value: Any) -> bytes:
 def test_what_does_not_fit_together(message: bytes) -> None:
     """Is not read, but left to the decoder, which refuses it."""
     assert decoder.read_all([message, MESSAGES[1]])[0] is None
-    with pytest.raises(UnknownPart):
+    with pytest.raises(schema.UnknownPart):
         decoder.read(message)
 
 
@@ -182,7 +173,7 @@ def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
     newer = replace(some("ann"), rules=[RULE, msgspec.structs.replace(RULE, kernel=77)])
     message = schema.encode(newer)
     assert decoder.read_all([message]) == [None]
-    with pytest.raises(UnknownPart, match="newer release"):
+    with pytest.raises(schema.UnknownPart, match="newer release"):
         decoder.read(message)
     assert decoder.read_all([message], kernel=77) != [None]
     assert KERNEL_VERSION < 77
@@ -192,7 +183,7 @@ def test_a_player_twice() -> None:
     """Refused, though on two ladders it is two."""
     twice = replace(some("ann", "ann"))
     assert decoder.read_all([schema.encode(twice)]) == [None]
-    with pytest.raises(UnknownPart, match="twice"):
+    with pytest.raises(schema.UnknownPart, match="twice"):
         decoder.read(schema.encode(twice))
     (view,) = decoder.read_all([schema.encode(some("x"))])
     assert view is not None and view.players[:2] == ["x", "x"]
@@ -268,10 +259,12 @@ class Row(NamedTuple):
         return self.performance, 3e4 + self.performance, 900.0
 
     @property
-    def round(self) -> RoundInPart:
+    def round(self) -> schema.RoundInPart:
         trace = Trace(f"00-{1 + self.offset:032x}-{1:016x}-01", "a=b") if self.traced else None
         time, ladder = 100 * self.offset, LADDERS[self.ladder]
-        return RoundInPart(self.offset, 0, time, f"r%{self.offset}", ladder, f"t{time}", trace)
+        return schema.RoundInPart(
+            self.offset, 0, time, f"r%{self.offset}", ladder, f"t{time}", trace
+        )
 
 
 rows = st.builds(
@@ -290,7 +283,7 @@ def part_of(of: Sequence[Row]) -> bytes:
     rounds = dict.fromkeys(row.round for row in of)
     own = {each.ladder: rules.index(LAWS[LADDERS.index(each.ladder)]) for each in rounds}
     numbers = {each: i for i, each in enumerate(rounds)}
-    whole = Part(
+    whole = schema.Part(
         rules=rules,
         rounds=[msgspec.structs.replace(each, rule=own[each.ladder]) for each in rounds],
         round_index=np.array([numbers[row.round] for row in of], np.int64),

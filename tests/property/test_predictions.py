@@ -114,8 +114,7 @@ def test_who_is_better_wins_more(some: Lineup, more: float, random: Any) -> None
 @given(lineups(), st.floats(1.5, 100.0))
 def test_a_greater_variance_is_less_sure(some: Lineup, factor: float) -> None:
     """The factor multiplies the variance of each side, and brings each pair nearer to a coin."""
-    starts = np.append(0, np.cumsum(some.sizes))
-    columns = some.config, starts, some.share, some.mu, some.sigma
+    columns = some.config, np.append(0, np.cumsum(some.sizes)), some.share, some.mu, some.sigma
     wide = wins.performances_of(*columns, factor)
     assert wide.mu == pytest.approx(some.performances.mu)
     if some.performances.sigma.min() > 1.0:

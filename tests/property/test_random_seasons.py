@@ -17,27 +17,10 @@ from scipy.integrate import quad
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import stages
+from stream_rater.rating import parameters, stages
 from stream_rater.rating.kernels import trueskill
 from stream_rater.rating.kernels.climb import MOST_RATING
 from stream_rater.rating.model import BEGAN, PERFORMANCE, Wave, newcomers
-from stream_rater.rating.parameters import (
-    SYSTEMS,
-    TIED_LAST,
-    Bar,
-    Climbing,
-    Codeforces,
-    EloMMR,
-    EloMMX,
-    EloR,
-    Glicko,
-    Glicko2,
-    RatingConfig,
-    Thurstone,
-    TrueSkill,
-    TwoMoment,
-    from_builtins,
-)
 from stream_rater.rating.stages import NotANumber
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound
@@ -58,16 +41,23 @@ COLUMNS = 1e-3
 """The same for the two-moment filter, which may have one column more in another unit: a millionth
 of the deviations there are."""
 
-ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, history="full")
-EVOLVING: list[Any] = [ELO_MMR, EloMMX(beta=200.0, gamma=40.0, ties="split", history="full")]
-UNROUNDED: list[RatingConfig] = [
+ELO_MMR = parameters.EloMMR(
+    weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, history="full"
+)
+EVOLVING: list[Any] = [
+    ELO_MMR,
+    parameters.EloMMX(beta=200.0, gamma=40.0, ties="split", history="full"),
+]
+UNROUNDED: list[parameters.RatingConfig] = [
     *EVOLVING,
-    Codeforces(beta=200.0, weight=0.5, history="full"),
-    Glicko(beta=200.0, sigma_drift=35.0, history="full"),
-    Bar(beta=200.0, sigma_drift=35.0, history="full"),
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0, tolerance=1e-9, history="full"),
-    Glicko2(drift_per_day=3.0, history="full"),
-    TwoMoment(history="full"),
+    parameters.Codeforces(beta=200.0, weight=0.5, history="full"),
+    parameters.Glicko(beta=200.0, sigma_drift=35.0, history="full"),
+    parameters.Bar(beta=200.0, sigma_drift=35.0, history="full"),
+    parameters.TrueSkill(
+        beta=200.0, sigma_drift=35.0, draw_margin=1.0, tolerance=1e-9, history="full"
+    ),
+    parameters.Glicko2(drift_per_day=3.0, history="full"),
+    parameters.TwoMoment(history="full"),
 ]
 """All but Topcoder, whose rule has constants in points; unrounded, as rounding has a unit."""
 
@@ -95,7 +85,7 @@ Season = list[dict[str, Any]]
 
 
 def standings_of(
-    config: RatingConfig, each: dict[str, Any], measure: Callable[[float], float] = float
+    config: parameters.RatingConfig, each: dict[str, Any], measure: Callable[[float], float] = float
 ) -> OneRound:
     """The round; its ceiling goes by `measure`."""
     ceiling = None if each["ceiling"] is None else measure(each["ceiling"])
@@ -124,7 +114,9 @@ MU_POINTS = 1e-6
 further: up to 6.2e-7 points in these seasons."""
 
 
-def by_oracle(players: dict[str, oracle.SlowPlayer], config: EloMMR, standings: OneRound) -> Any:
+def by_oracle(
+    players: dict[str, oracle.SlowPlayer], config: parameters.EloMMR, standings: OneRound
+) -> Any:
     """Rate a round slowly; each player's performance."""
     names = standings.players
     found = oracle.rate_round(
@@ -136,7 +128,7 @@ def by_oracle(players: dict[str, oracle.SlowPlayer], config: EloMMR, standings: 
 
 
 @given(configs(), seasons)
-def test_ratings_equal_the_oracles(config: EloMMR, season: Season) -> None:
+def test_ratings_equal_the_oracles(config: parameters.EloMMR, season: Season) -> None:
     """Performances, mu and sigma of every player, round by round: whatever the parameters."""
     pool, slow = Pool(Ladder(rating=config)), dict[str, Any]()
     for offset, each in enumerate(season):
@@ -152,7 +144,7 @@ def test_ratings_equal_the_oracles(config: EloMMR, season: Season) -> None:
 
 
 elo_r = st.builds(
-    lambda limit, above, **others: EloR(sigma_limit=limit, delta=limit * above, **others),
+    lambda limit, by, **others: parameters.EloR(sigma_limit=limit, delta=limit * by, **others),
     st.floats(30.0, 200.0), st.floats(1.05, 5.0), ties=st.sampled_from(("full", "split")),
     dnf=st.sampled_from(("tied-last", "not-compared")), initial_sigma=st.floats(80.0, 500.0),
     history=st.just("full"),
@@ -161,7 +153,7 @@ elo_r = st.builds(
 
 @given(elo_r, st.lists(rounds(), min_size=1, max_size=6))
 @settings(max_examples=60)
-def test_elo_r_equals_its_oracle(config: EloR, season: Season) -> None:
+def test_elo_r_equals_its_oracle(config: parameters.EloR, season: Season) -> None:
     """Performances, mu, sigma, and every factor with its own width, round by round."""
     beliefs = newcomers(8, 8, config.initial_mu, config.initial_sigma)
     slow = [elo_r_oracle.Player(config.initial_mu, config.initial_sigma) for _ in PLAYERS]
@@ -172,7 +164,8 @@ def test_elo_r_equals_its_oracle(config: EloR, season: Season) -> None:
         stages.update(beliefs, rows, evidence, [stages.rule_of(config)], np.zeros_like(rows))
         expected = elo_r_oracle.rate_round(
             [slow[i] for i in rows], standings.place.tolist(), config.delta, config.sigma_limit,
-            config.ties == "split", standings.weight, standings.ceiling, config.dnf == TIED_LAST,
+            config.ties == "split", standings.weight, standings.ceiling,
+            config.dnf == parameters.TIED_LAST,
         )  # fmt: skip
         assert expected == pytest.approx(evidence[:, 0], rel=0, abs=PERFORMANCE_POINTS)
     for player, head, factors in zip(slow, beliefs.header, beliefs.factors, strict=True):
@@ -194,7 +187,7 @@ def test_elo_r_equals_its_oracle(config: EloR, season: Season) -> None:
 
 
 def history(
-    config: RatingConfig, season: Season, measure: Callable[[float], float] = float
+    config: parameters.RatingConfig, season: Season, measure: Callable[[float], float] = float
 ) -> Iterator[Floats]:
     """(n, 3) by name after each round: performance, mu and sigma; ceilings go by `measure`."""
     pool = Pool(Ladder(rating=config))
@@ -204,11 +197,11 @@ def history(
         yield np.array([(found[name], *after[name]) for name in sorted(found)])
 
 
-def left_open(config: RatingConfig) -> float:
-    return {TrueSkill: SWEEPS, TwoMoment: COLUMNS}.get(type(config), POINTS)
+def left_open(config: parameters.RatingConfig) -> float:
+    return {parameters.TrueSkill: SWEEPS, parameters.TwoMoment: COLUMNS}.get(type(config), POINTS)
 
 
-def scaled(config: RatingConfig, unit: float) -> RatingConfig:
+def scaled(config: parameters.RatingConfig, unit: float) -> parameters.RatingConfig:
     """The same ladder with its parameters in points so many times as fine."""
     fields = {name: value for name, value in msgspec.structs.asdict(config).items() if value}
     lengths = {name: fields[name] * unit for name in LENGTHS if name in fields}
@@ -219,7 +212,7 @@ def scaled(config: RatingConfig, unit: float) -> RatingConfig:
 @given(season=finished, unit=st.floats(0.01, 100.0))
 @settings(max_examples=15)
 @cases("config", UNROUNDED, type)
-def test_another_unit(config: RatingConfig, season: Season, unit: float) -> None:
+def test_another_unit(config: parameters.RatingConfig, season: Season, unit: float) -> None:
     """All parameters in another unit give performances, mu and sigma in that unit."""
     after = history(scaled(config, unit), season, lambda points: points * unit)
     for expected, actual in zip(history(config, season), after, strict=True):
@@ -228,7 +221,7 @@ def test_another_unit(config: RatingConfig, season: Season, unit: float) -> None
 
 # --- every number is finite -----------------------------------------------------------------------
 
-NAMES = sorted(SYSTEMS)
+NAMES = sorted(parameters.SYSTEMS)
 POSITIVE = (
     "beta", "delta", "draw_margin", "drift_per_day", "initial_sigma", "learning_rate", "rho",
     "scale", "sigma_drift", "sigma_limit", "weight_limit",
@@ -241,10 +234,10 @@ CHOICES = {
 }  # fmt: skip
 
 
-def parameters(name: str, rng: np.random.Generator) -> RatingConfig:
+def drawn_parameters(name: str, rng: np.random.Generator) -> parameters.RatingConfig:
     """Valid parameters of a system: each of them its sample's, or drawn over seven decades."""
-    table: dict[str, Any] = msgspec.to_builtins(SYSTEMS[name].sample())
-    for field in msgspec.structs.fields(SYSTEMS[name]):
+    table: dict[str, Any] = msgspec.to_builtins(parameters.SYSTEMS[name].sample())
+    for field in msgspec.structs.fields(parameters.SYSTEMS[name]):
         if rng.random() < 0.5 or table.get(field.name, 0) is None:
             continue
         if field.name in POSITIVE:
@@ -254,20 +247,22 @@ def parameters(name: str, rng: np.random.Generator) -> RatingConfig:
         elif field.name in CHOICES:
             table[field.name] = str(rng.choice(CHOICES[field.name]))
     try:
-        return from_builtins(table)
+        return parameters.from_builtins(table)
     except ValueError:  # some go with some others only
-        return SYSTEMS[name].sample()
+        return parameters.SYSTEMS[name].sample()
 
 
-def a_round(config: RatingConfig, rng: np.random.Generator) -> Wave:
+def a_round(config: parameters.RatingConfig, rng: np.random.Generator) -> Wave:
     """A valid round, however uneven: any weight, ties, unfinished entries, hardly any shares."""
-    most = 9 if isinstance(config, EloMMR | EloR) else 40  # their tables may take gigabytes
+    most = (
+        9 if isinstance(config, parameters.EloMMR | parameters.EloR) else 40
+    )  # their tables may take gigabytes
     sides = int(rng.choice([2, 3, 5, 9, most]))
     members = rng.integers(1, 4, sides) if rng.random() < 0.4 else np.ones(sides, np.int64)
     starts = np.concatenate([[0], np.cumsum(members)])
     n = int(starts[-1])
     mu = config.initial_mu + config.initial_sigma * rng.uniform(-60.0, 60.0, n)
-    if isinstance(config, Climbing):
+    if isinstance(config, parameters.Climbing):
         mu = rng.choice([-1.0, 1.0], n) * 10.0 ** rng.uniform(-3.0, rng.choice([4.0, 34.0]), n)
     reported = np.arange(1, sides + 1) if rng.random() < 0.5 else rng.integers(1, 4, sides)
     place = np.sort(reported).astype(np.int32)
@@ -288,11 +283,10 @@ def a_round(config: RatingConfig, rng: np.random.Generator) -> Wave:
 @cases("name", NAMES)
 def test_the_evidence_is_finite(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    config = parameters(name, rng)
-    wave = a_round(config, rng)
-    found = stages.estimate(config, wave)
+    config = drawn_parameters(name, rng)
+    found = stages.estimate(config, a_round(config, rng))
     assert np.isfinite(found[:, :BEGAN]).all()
-    if isinstance(config, Climbing):
+    if isinstance(config, parameters.Climbing):
         assert (np.abs(found[:, 1]) <= MOST_RATING).all()
 
 
@@ -305,7 +299,7 @@ def in_order(mu: Floats, weight: float = 1.0) -> Wave:
 @cases("weight", [900.0, 1e300])
 def test_thurstone_may_run_away_but_stays_a_number(weight: float) -> None:
     """Upset after upset, with steps far beyond where the climb converges."""
-    config = Thurstone.sample()
+    config = parameters.Thurstone.sample()
     mu = np.array([1500.0, 1500.0, 1500.0])
     for _ in range(60):
         order = np.argsort(mu, kind="stable")  # the lowest wins
@@ -319,7 +313,7 @@ def test_thurstone_may_run_away_but_stays_a_number(weight: float) -> None:
 @cases("name", ["elo-mmr", "elo-r"])
 def test_large_rounds_too_wide_for_a_table(name: str) -> None:
     """Forty players in two groups, a thousand million spreads apart."""
-    config, n = SYSTEMS[name].sample(), 40
+    config, n = parameters.SYSTEMS[name].sample(), 40
     mu = 1500.0 + np.where(np.arange(n) % 2, 1e12, -1e12)
     found = stages.estimate(config, in_order(mu))[:, 0]
     assert np.isfinite(found).all() and (np.diff(found) < 0.0).all()
@@ -330,7 +324,7 @@ def test_steps_converge_where_the_docstring_says() -> None:
     """rate * weight / scale: below 2 the same result comes to rest, beyond 2 the gap grows."""
 
     def gap_after(ratio: float) -> float:
-        config = Thurstone(learning_rate=ratio * 174.0, scale=174.0, initial_mu=0.0)
+        config = parameters.Thurstone(learning_rate=ratio * 174.0, scale=174.0, initial_mu=0.0)
         mu = np.array([-100.0, 100.0]) * 174.0
         for turn in range(40):
             order = np.array([0, 1]) if turn % 2 else np.array([1, 0])
@@ -355,10 +349,12 @@ def test_the_moments_of_a_narrow_interval(k: float) -> None:
 
 def test_no_evidence_leaves_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that gives none raises: what is no number must not replace a belief."""
-    config = SYSTEMS["glicko"].sample()
-    wave = a_round(Thurstone.sample(), np.random.default_rng(1))
+    config = parameters.SYSTEMS["glicko"].sample()
+    wave = a_round(parameters.Thurstone.sample(), np.random.default_rng(1))
     for wrong in (math.nan, math.inf):
         given_: Any = np.full((len(wave.mu), 3), wrong)
-        monkeypatch.setattr(SYSTEMS["glicko"], "estimate", lambda *_, found=given_: found)
+        monkeypatch.setattr(
+            parameters.SYSTEMS["glicko"], "estimate", lambda *_, found=given_: found
+        )
         with pytest.raises(NotANumber):
             stages.estimate(config, wave)

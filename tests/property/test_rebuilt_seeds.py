@@ -32,8 +32,7 @@ from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
 from tests.benchmarks.lab.game import singly
 from tests.builders.cases import cases
-from tests.builders.lines import Line, a_correction, a_round, a_seed
-from tests.builders.logs import ListedRecords
+from tests.builders.lines import Line, ListedRecords, a_correction, a_round, a_seed
 from tests.builders.machines import part, record
 from tests.rounds import day
 
@@ -97,13 +96,11 @@ def test_each_player_as_of_the_own_cutoff(
     rng = random.Random(seed)
     log, (ladders, _) = a_log(rng, size), some_ladders(rng, size)
     verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
-    some = rng.sample(edited_by_hand.PLAYERS, 4)
-    until = {name: rng.randrange(-1, len(log)) for name in some}
+    until = {name: rng.randrange(-1, len(log)) for name in rng.sample(edited_by_hand.PLAYERS, 4)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", players)
         patch.setattr("stream_rater.replay.cores.LEAST_PIECE", 2)
-        cutoff = cutoff_of(until, len(log))
-        found = rebuilt(log, ladders, verdicts, cutoff, at_once, CORES[cores])
+        found = rebuilt(log, ladders, verdicts, cutoff_of(until, len(log)), at_once, CORES[cores])
     expected = replayed(log, ladders, verdicts)
     for name, offset in until.items():
         expected.pop((LADDER, name), None)
@@ -122,15 +119,13 @@ GIVEN = [
 
 def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     """A veteran's last part is of a seed without effect, and the belief still names the round."""
-    refused = a_correction("round-voided", round_id="nowhere")
-    log = records([*GIVEN[:4], refused])
+    log = records([*GIVEN[:4], a_correction("round-voided", round_id="nowhere")])
     cutoff = cutoff_of({"c": 2}, len(log))
     (edition,) = corrected_rebuild.editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
     traces = corrected_rebuild.CorrectionTraces({}, cutoff, edition, LADDERS)
     work = Rebuild(LADDERS, WINDOW, 1, cutoff, edition.verdicts, traces)
     work.feed(log)
-    found = dict(chain.from_iterable(work.beliefs()))
-    assert found == replayed(log, LADDERS, edition.verdicts)
+    assert dict(chain.from_iterable(work.beliefs())) == replayed(log, LADDERS, edition.verdicts)
 
 
 @cases("published", [corrected_rebuild.LastPublished(1, 1512.0, 170.0), None])
@@ -303,8 +298,7 @@ def believed(
     contender = Contender(config)
     for _ in contender.rate(found):
         pass
-    pool = contender._pools[LADDER]
-    header = pool.headers(np.arange(found[-1].players))
+    header = contender._pools[LADDER].headers(np.arange(found[-1].players))
     columns = (header[name].tolist() for name in ("mu", "sigma", "rounds"))
     names = players[LADDER].names(np.arange(found[-1].players)).texts()
     both = zip(names, zip(*columns, strict=True), strict=True)

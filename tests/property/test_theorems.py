@@ -401,8 +401,7 @@ def test_a_better_performance_never_lowers_a_rating(
     beliefs = newcomers(2, len(season) + 1, 1500.0, 350.0)
     for number, (p, beta2, gamma2) in enumerate(season):
         better = p + more * (number == at)
-        both = np.array([[p, beta2, gamma2], [better, beta2, gamma2]])
-        update_all(beliefs, both, rho)
+        update_all(beliefs, np.array([[p, beta2, gamma2], [better, beta2, gamma2]]), rho)
         mu, raised = beliefs.header["mu"].tolist()
         assert mu - POINTS <= raised <= mu + more + POINTS
         # sigma knows nothing of performances.

@@ -174,8 +174,7 @@ NEUTRAL = 1e-6  # Points by which a tie of equals may move a mean.
 def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float, played: int) -> None:
     """Their means stay, and they are better known. All by as much; two of them to the bit."""
     equals = wave([1] * count, np.full(count, 1500.0), np.full(count, sigma), played)
-    config = TwoMoment(beta=beta, sigma_drift=0.0, newcomer_offset=0.0)
-    found = stages.estimate(config, equals)
+    found = stages.estimate(TwoMoment(beta=beta, sigma_drift=0.0, newcomer_offset=0.0), equals)
     near = NEUTRAL if count <= few_sides.FEW else BETWEEN * math.hypot(sigma, beta)
     assert found[:, 1] == pytest.approx(1500.0, abs=near)
     assert (found[:, 2] < sigma).all()

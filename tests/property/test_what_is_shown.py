@@ -20,21 +20,8 @@ from stream_rater.columns.arrays import Flags, Floats
 from stream_rater.columns.ranges import bounds
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
-from stream_rater.rating import stages
+from stream_rater.rating import parameters, stages
 from stream_rater.rating.model import DID_NOT_FINISH
-from stream_rater.rating.parameters import (
-    DEFAULT_KEPT,
-    Bar,
-    EloMMR,
-    EloMMX,
-    EloR,
-    Glicko,
-    MinusSigma,
-    RatingConfig,
-    Topcoder,
-    TrueSkill,
-    TwoMoment,
-)
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated, Replay
@@ -42,13 +29,17 @@ from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases, tag
 from tests.rounds import Reader, day, ranked, read
 
-DRIFTING: tuple[RatingConfig, ...] = (
-    TwoMoment(),
-    EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0),
-    EloMMR(beta=200.0, gamma=20.0, drift_per_day=50.0, rho="inf"),
-    EloMMX(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0),
+DRIFTING: tuple[parameters.RatingConfig, ...] = (
+    parameters.TwoMoment(),
+    parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0),
+    parameters.EloMMR(beta=200.0, gamma=20.0, drift_per_day=50.0, rho="inf"),
+    parameters.EloMMX(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0),
 )
-CAUTIOUS = (*SYSTEMS, *DRIFTING, TwoMoment(display=MinusSigma(minus_sigma=3.0)))
+CAUTIOUS = (
+    *SYSTEMS,
+    *DRIFTING,
+    parameters.TwoMoment(display=parameters.MinusSigma(minus_sigma=3.0)),
+)
 ROUNDED = 2.5e-4  # Points: float32 of a rating below 4096 is 2.4e-4 apart.
 OF_SIGMA = 2e-4  # The same of sigma, and what TrueSkill's tolerance leaves open.
 
@@ -57,26 +48,29 @@ def test_which_number_is_shown() -> None:
     """Where sigma rises by the day, mu; an explicit display holds all the same."""
     for config in DRIFTING:
         assert stages.rule_of(config).rating(1400.0, 300.0) == 1400.0
-        table = {**msgspec.structs.asdict(config), "display": MinusSigma(minus_sigma=3.0)}
+        table = {
+            **msgspec.structs.asdict(config),
+            "display": parameters.MinusSigma(minus_sigma=3.0),
+        }
         assert stages.rule_of(type(config)(**table)).rating(1400.0, 300.0) == 500.0
     for config, shown in (
-        (EloMMR(weight_limit=0.2, sigma_limit=80.0), 960.0),
-        (EloMMX(weight_limit=0.2, sigma_limit=80.0), 960.0), (EloR(), 1000.0),
-        (Glicko(beta=200.0, sigma_drift=35.0), 800.0), (TwoMoment(drift_per_day=0.0), 800.0),
-        (Topcoder(), 800.0),
+        (parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0), 960.0),
+        (parameters.EloMMX(weight_limit=0.2, sigma_limit=80.0), 960.0), (parameters.EloR(), 1000.0),
+        (parameters.Glicko(beta=200.0, sigma_drift=35.0), 800.0), (parameters.Topcoder(), 800.0),
+        (parameters.TwoMoment(drift_per_day=0.0), 800.0),
     ):  # fmt: skip
         assert stages.rule_of(config).rating(1500.0, 350.0) == shown
 
 
-def drift(config: RatingConfig, days: Floats) -> Floats:
+def drift(config: parameters.RatingConfig, days: Floats) -> Floats:
     """The variance that is added to a player before a duel of weight 1, after these days."""
-    if isinstance(config, EloMMR | EloMMX | EloR):
+    if isinstance(config, parameters.EloMMR | parameters.EloMMX | parameters.EloR):
         weight, sigma = config.limits
-        by_day = 0.0 if isinstance(config, EloR) else config.drift_per_day
+        by_day = 0.0 if isinstance(config, parameters.EloR) else config.drift_per_day
         return weight * sigma**2 + by_day * days
-    if isinstance(config, Glicko | Bar | TrueSkill):
+    if isinstance(config, parameters.Glicko | parameters.Bar | parameters.TrueSkill):
         return np.full(len(days), config.sigma_drift**2)
-    if isinstance(config, TwoMoment):
+    if isinstance(config, parameters.TwoMoment):
         return config.sigma_drift**2 + config.drift_per_day * days
     return np.zeros(len(days))
 
@@ -84,7 +78,7 @@ def drift(config: RatingConfig, days: Floats) -> Floats:
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=5, deadline=None)
 @cases("config", CAUTIOUS, tag)
-def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
+def test_random_histories_of_duels(config: parameters.RatingConfig, seed: int) -> None:
     """Of five players who are far apart, or not, with pauses up to years."""
     rng = np.random.default_rng(seed)
     pool, rule = Pool(Ladder(rating=config)), stages.rule_of(config)
@@ -102,7 +96,7 @@ def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
         gain = after.mu - published.mu
         assert gain[0] >= -ROUNDED and gain[1] <= ROUNDED
         shown = rule.rating(after.mu, after.sigma) - rule.rating(published.mu, published.sigma)
-        if isinstance(config, Topcoder):
+        if isinstance(config, parameters.Topcoder):
             continue  # its sigma is a volatility
         days = np.array([at - last[i] for i in pair.tolist()]) * (result.wave.rounds > 0)
         rise = np.sqrt(published.sigma**2 + drift(config, days)) - published.sigma
@@ -134,7 +128,7 @@ def won_and_lost(rated: Rated) -> tuple[Flags, Flags]:
     return np.repeat(won, rounds.members), np.repeat(lost, rounds.members)
 
 
-def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:
+def replayed(path: Path, config: parameters.RatingConfig, most: int) -> Iterator[Rated]:
     """The first rounds of a file, rated."""
     with gzip.open(path) as file:
         lines = list(islice(file, most))
@@ -145,7 +139,9 @@ def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:
 
 @cases("config", (*SYSTEMS, *DRIFTING[1:]), tag)
 @cases("name", LINES)
-def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: str) -> None:
+def test_shown_ratings_follow_results(
+    shared: Path, config: parameters.RatingConfig, name: str
+) -> None:
     """Mu does, but for Elo-R (below); the rating where it is mu, else but for sigma's change."""
     path, rule, seen = shared / "data" / f"{name}.jsonl.gz", stages.rule_of(config), 0
     for rated in replayed(path, config, LINES[name]):
@@ -154,11 +150,13 @@ def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: 
         gain, shown = mu - old_mu, numbers[:, 5] - numbers[:, 6]
         k = rule.shown_sigmas
         rise, fall = np.maximum(sigma - old_sigma, 0.0), np.maximum(old_sigma - sigma, 0.0)
-        if not isinstance(config, EloR):
+        if not isinstance(config, parameters.EloR):
             assert (gain[won] >= -ROUNDED).all() and (gain[lost] <= ROUNDED).all()
             assert (shown[won] >= -k * rise[won] - ROUNDED).all()
             assert (shown[lost] <= k * fall[lost] + ROUNDED).all()
-        if k > 0.0 and not isinstance(config, Topcoder):  # of weight 1, without the drift of days
+        if k > 0.0 and not isinstance(
+            config, parameters.Topcoder
+        ):  # of weight 1, without the drift of days
             most = np.sqrt(old_sigma**2 + drift(config, np.zeros(len(sigma)))) - old_sigma
             assert (rise <= most + OF_SIGMA).all()
         seen += int(np.count_nonzero(won | lost))
@@ -171,7 +169,7 @@ RECORDED = 0.01
 
 @pytest.mark.slow
 @cases("drift_per_day", [0.0, 50.0])
-@cases("history, part", [("full", 0.0), (DEFAULT_KEPT, RECORDED)])
+@cases("history, part", [("full", 0.0), (parameters.DEFAULT_KEPT, RECORDED)])
 def test_what_the_record_rounds(
     shared: Path, history: int | Literal["full"], part: float, drift_per_day: float
 ) -> None:
@@ -209,7 +207,7 @@ def mode_of_widened(header: Any, factors: Floats, eta2: float) -> float:
 
 def test_elo_r_widens_before_a_round(shared: Path) -> None:
     """mu stays between itself and the widened mode, on the side of the result."""
-    config = EloR(history="full")
+    config = parameters.EloR(history="full")
     weight, limit = config.limits
     pool, reader, exceptions = Pool(Ladder(rating=config)), Reader(any_ladder(config)), 0
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:

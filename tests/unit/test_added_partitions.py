@@ -40,8 +40,7 @@ class Kafka:
     """What an Admin says, if every topic has the partitions of one, and all is rated."""
 
     def __init__(self, topic: Topic) -> None:
-        names = topics.Topics("rounds", "parts", "changed", "no", "notes")
-        self.topics, self._topic = names, topic
+        self.topics, self._topic = topics.Topics("rounds", "parts", "changed", "no", "notes"), topic
         self.fewer = ""
         """A topic without the newest partition."""
 

@@ -14,8 +14,7 @@ from stream_rater.pipeline.ladder_history import allowed_before, continues, firs
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
 from tests.builders.cases import cases
-from tests.builders.machines import ByHand, Recorder
-from tests.builders.pending import pending_of
+from tests.builders.machines import ByHand, Recorder, pending_of
 from tests.unit.test_estimator import ONE, ZERO, opened, parts_sent, priors, read, round_at
 
 OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -46,8 +45,7 @@ def test_fingerprints_differ_with_every_parameter() -> None:
     """A named ladder with the template's parameters has its fingerprint, with others another."""
     ladders = Ladders(ladders={"*": Ladder(rating=OLD), "a": Ladder(rating=OLD)})
     assert ladders.history("a") == ladders.history("any")
-    rest = Ladders(ladders={"a": Ladder(rating=NEW)})
-    assert rest.history("a") != ladders.history("a")
+    assert Ladders(ladders={"a": Ladder(rating=NEW)}).history("a") != ladders.history("a")
 
 
 def changing(offset: int) -> Ladders:
@@ -84,8 +82,7 @@ def test_an_estimator_at_odds_waits() -> None:
     read(hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ZERO[2], ZERO[3]), other)
     own = hand.expect(Agree).histories
     assert own == {name: ladders.history(name) for name in ("ladder-0", "ladder-1", FILE_LIMITS)}
-    rival = dict(own) | {"ladder-0": [own["ladder-0"][0], "1:x"]}
-    hand.answer(Agree, rival)
+    hand.answer(Agree, dict(own) | {"ladder-0": [own["ladder-0"][0], "1:x"]})
     priors(hand)
     assert [shard for shard, _ in hand.expect(Scatter).parts] == [0, 1]
     parts_sent(hand, 0, 0)

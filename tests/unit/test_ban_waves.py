@@ -18,14 +18,6 @@ from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE, LogContext
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    Effect,
-    Poll,
-    ReadAgain,
-    RecordedCorrection,
-    Step,
-)
 from stream_rater.pipeline.updater.updater import Updater
 from tests.builders.lines import a_round
 
@@ -67,11 +59,11 @@ def test_a_wave_of_10_000_is_validated_in_parts_and_looks_at_its_own_rounds(
             sent(log, "players-seeded", round_id=f"s{i}", at=TIME, players=rows)
         else:
             duel(log, i, f"p-{i}", f"p-{i + 1}")
-    recorded, place = list[RecordedCorrection](), len(log.rounds[0]) + players
+    recorded, place = list[ports.RecordedCorrection](), len(log.rounds[0]) + players
     for i in range(players):
         at = sent(log, "player-removed", player=f"p-{i}", batched=True, seed=seeded)
         body = Raw(log.rounds[0][at].value or b"")
-        recorded.append(RecordedCorrection(at, "player-removed", body))
+        recorded.append(ports.RecordedCorrection(at, "player-removed", body))
     assert sent(log, APPLIED) == place
     driver = estimator_worker(log, Store())
     job = CorrectionJob("l", 0, place, [], recorded, (), LogContext(ANY_LADDER, 100, 1))
@@ -91,11 +83,11 @@ def test_a_wave_of_10_000_is_validated_in_parts_and_looks_at_its_own_rounds(
 class Actor:
     """A machine and what does its effects."""
 
-    def __init__(self, driver: LocalDriver, machine: Step[Any]) -> None:
+    def __init__(self, driver: LocalDriver, machine: ports.Step[Any]) -> None:
         self.driver, self.machine = driver, machine
-        self.effect: Effect[Any] = next(machine)
+        self.effect: ports.Effect[Any] = next(machine)
 
-    def advance(self) -> Effect[Any]:
+    def advance(self) -> ports.Effect[Any]:
         """Do one effect, and return it."""
         done = self.effect
         self.driver.now_s += 0.01
@@ -117,7 +109,7 @@ class Crowd:
             ANY_LADDER, 1, 1, window=100, commit_every_s=0.0, checkpoint_every=checkpoint_every
         )
         self.crew = [Actor(estimator, machine.run()), Actor(updater, Updater(1).run())]
-        self.read: list[ReadAgain] = []
+        self.read: list[ports.ReadAgain] = []
         """What was read again, without reads that only let go."""
         self.counts: Counter[type] = Counter()
         """How often the estimator did each effect."""
@@ -128,9 +120,9 @@ class Crowd:
         for _ in range(most):
             effect, _ = [actor.advance() for actor in self.crew]
             self.counts[type(effect)] += 1
-            if isinstance(effect, ReadAgain) and effect.first < effect.end:
+            if isinstance(effect, ports.ReadAgain) and effect.first < effect.end:
                 self.read.append(effect)
-            if isinstance(effect, CommitSource) and self.log.estimators.committed[0] == end:
+            if isinstance(effect, ports.CommitSource) and self.log.estimators.committed[0] == end:
                 return
         raise AssertionError("it does not end")
 
@@ -203,15 +195,14 @@ def test_what_waits_for_one_record_is_recorded_together() -> None:
     for i in range(0, 1_000, 2):
         duel(crowd.log, i, f"p-{i}", f"p-{i + 1}")
     crowd.work()
-    polls = crowd.counts[Poll]
+    polls = crowd.counts[ports.Poll]
     for i in range(1_000):
         sent(crowd.log, "player-removed", player=f"p-{i}", batched=True)
         if i == 500:
             sent(crowd.log, "player-removed", ladder="m", player="p", batched=True)
             duel(crowd.log, 1_000, "new", "newer")
     crowd.work()
-    notes_sent = crowd.counts[ports.NoteCorrections]
-    assert notes_sent <= 5 and crowd.counts[Poll] - polls <= 50
+    assert crowd.counts[ports.NoteCorrections] <= 5 and crowd.counts[ports.Poll] - polls <= 50
     notes = crowd.log.read().corrections
     assert [msgspec.json.decode(each.correction)["player"] for each in notes["l"]] == [
         f"p-{i}" for i in range(1_000)

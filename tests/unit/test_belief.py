@@ -50,8 +50,7 @@ def test_all_and_no_momentum() -> None:
         decay *= variance / (variance + GAMMA2)
         variance = 1.0 / (1.0 / (variance + GAMMA2) + 1.0 / BETA2)
     assert beliefs.header["center"][0] == 1500.0
-    expected = decay / 350.0**2
-    assert expected == pytest.approx(float(beliefs.header["precision"][0]), rel=1e-14)
+    assert decay / 350.0**2 == pytest.approx(float(beliefs.header["precision"][0]), rel=1e-14)
     for rho in RHOS:
         beliefs = rated([1700.0], 0.0)
         before = logistic_weight(beliefs)[0]
@@ -95,6 +94,5 @@ def test_mu_is_the_mode_of_the_record(season: list[float], rho: float, kept: int
         return float(header["precision"] * (x - header["center"]) + pulls.sum())
 
     exact = brentq(slope, -1e4, 1e4, xtol=1e-9)
-    mu = float(header["mu"])
     # half a unit in the last place of a float32, and a small part of a step's fourth power: 3e-5
-    assert abs(mu - exact) <= 0.5 * float(np.spacing(np.float32(exact))) + 1e-5
+    assert abs(float(header["mu"]) - exact) <= 0.5 * float(np.spacing(np.float32(exact))) + 1e-5

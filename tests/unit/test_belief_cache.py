@@ -25,8 +25,7 @@ from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.ports import Poll, Polled, Position, ReadBeliefs, StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from tests.builders.cases import cases
-from tests.builders.machines import NOWHERE, ByHand, Recorder
-from tests.builders.pending import pending_of
+from tests.builders.machines import NOWHERE, ByHand, Recorder, pending_of
 from tests.unit.test_ban_waves import Actor
 from tests.unit.test_estimator import (
     SHARDS,

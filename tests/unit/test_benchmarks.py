@@ -100,8 +100,7 @@ def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFix
     assert (verdict.figures["part"], verdict.figures["counts"]) == ("chose", "+1 =1 -1")
     assert verdict.figures["best"] == "trueskill-package, by 0.0200"
     assert (verdict.figures["log_loss"], verdict.figures["calibration_error"]) == (0.65, 0.01)
-    gaps = {key: text for key, text in verdict.figures.items() if "[" in str(text)}
-    assert gaps == {
+    assert {key: text for key, text in verdict.figures.items() if "[" in str(text)} == {
         "log_loss trueskill-package": "**+0.02 [+0.01, +0.03]**",
         "order trueskill-package": "+1 [+0.5, +1.5]",
         "log_loss plain-elo": "*+1 [-1, +3]*",

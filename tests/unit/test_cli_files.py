@@ -29,7 +29,7 @@ from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.progress import advancing, track_bytes
 from tests.builders.cases import cases
 from tests.builders.commands import Terminal, done, execute, run
-from tests.builders.logs import ListedRecords
+from tests.builders.lines import ListedRecords
 from tests.rounds import as_json, day, ranked, read
 
 ROUNDS = [as_json(round_id=f"r{i}", completed_at=f"2026-01-{1 + i:02}T00:00:00Z") for i in range(4)]
@@ -251,8 +251,7 @@ def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rated records of all, then the compared beliefs of all, with the time that is left."""
     rounds = [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(200)]
     screen, log = a_screen(monkeypatch), list(records_of(rounds))
-    reader = LogReader(ListedRecords(log, 50), {0: len(log)})
-    compare(reader, ANY_LADDER, 10, 0, 1, no_beliefs)
+    compare(LogReader(ListedRecords(log, 50), {0: len(log)}), ANY_LADDER, 10, 0, 1, no_beliefs)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     for bar, count in (("rounds", 200), ("beliefs", 2)):
         shown = re.findall(rf"{bar} \S+ +(\d+)/(\d+) [\d:-]+", text)

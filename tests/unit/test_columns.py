@@ -10,14 +10,6 @@ from hypothesis import strategies as st
 
 from stream_rater.columns import player_map, record_table
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn, RecordColumn
-from stream_rater.columns.player_map import (
-    NOTHING,
-    TAKEN,
-    Fingerprints,
-    PlayerMap,
-    by_shard,
-    shards_in,
-)
 from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
@@ -32,8 +24,8 @@ from tests.builders.cases import cases
 from tests.rounds import as_json
 
 
-def crowd(*numbers: int) -> Fingerprints:
-    return np.array(numbers, np.uint64) | TAKEN
+def crowd(*numbers: int) -> player_map.Fingerprints:
+    return np.array(numbers, np.uint64) | player_map.TAKEN
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=12)
@@ -42,14 +34,14 @@ PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=12)
 @given(st.lists(st.tuples(st.booleans(), PAIRS), max_size=30))
 def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> None:
     """Players are put and forgotten in any order, and many of them look for the same place."""
-    marks, wanted = PlayerMap(), dict[int, int]()
+    marks, wanted = player_map.PlayerMap(), dict[int, int]()
     everybody = crowd(*range(41))
     for is_put, pairs in calls:
         players, numbers = crowd(*(p for p, _ in pairs)), np.array([n for _, n in pairs], np.int64)
         if is_put:
             before = marks.put(players, numbers).tolist()
             for (player, number), previous in zip(pairs, before, strict=True):
-                assert previous == wanted.get(player, NOTHING)
+                assert previous == wanted.get(player, player_map.NOTHING)
                 wanted[player] = number
         else:
             marks.forget(players, numbers)
@@ -57,12 +49,14 @@ def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> No
                 if wanted.get(player) == number:
                     del wanted[player]
         assert len(marks) == len(wanted)
-        assert marks.find(everybody).tolist() == [wanted.get(p, NOTHING) for p in range(41)]
+        assert marks.find(everybody).tolist() == [
+            wanted.get(p, player_map.NOTHING) for p in range(41)
+        ]
 
 
 def test_marks_grow_and_shrink() -> None:
     """Far more than there is room for at first; all of it forgotten again, but for one."""
-    marks = PlayerMap()
+    marks = player_map.PlayerMap()
     players = crowd(*range(100_000))
     numbers = np.arange(100_000)
     for start in range(0, 100_000, 7000):
@@ -71,13 +65,13 @@ def test_marks_grow_and_shrink() -> None:
     assert (marks.find(players) == numbers).all()
     marks.forget(players[::-1], np.where(numbers == 5, 6, numbers)[::-1])
     assert len(marks) == 1
-    assert np.flatnonzero(marks.find(players) != NOTHING).tolist() == [5]
+    assert np.flatnonzero(marks.find(players) != player_map.NOTHING).tolist() == [5]
 
 
 ids = st.text(max_size=9)
 
 
-def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
+def fingerprints(players: list[tuple[str, str]], shards: int) -> player_map.Fingerprints:
     """Each alone on its ladder."""
     names = StringColumn.of([name for _, name in players])
     return player_map.fingerprints(
@@ -89,7 +83,10 @@ def fingerprints(players: list[tuple[str, str]], shards: int) -> Fingerprints:
 def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int) -> None:
     """The players' own, whoever else is asked for; and those of different ones differ."""
     found = fingerprints(players, shards)
-    assert shards_in(found).tolist() == shards_of([name for _, name in players], shards).tolist()
+    assert (
+        player_map.shards_in(found).tolist()
+        == shards_of([name for _, name in players], shards).tolist()
+    )
     assert len(set(found.tolist())) == len(players)
     for player, fingerprint in zip(players, found.tolist(), strict=True):
         assert fingerprints([player], shards).tolist() == [fingerprint]
@@ -126,7 +123,7 @@ def test_murmur2_is_kafkas(text: str, signed: int) -> None:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=50))
 def test_players_by_shard(shards: list[int]) -> None:
     """As a stable sort would put them, and each shard that has any with its own."""
-    order, cuts = by_shard(np.array(shards, np.uint64) | TAKEN)
+    order, cuts = player_map.by_shard(np.array(shards, np.uint64) | player_map.TAKEN)
     assert order.tolist() == sorted(range(len(shards)), key=shards.__getitem__)
     found = {shard: [shards[i] for i in order[where].tolist()] for shard, where in cuts}
     assert found == {shard: [shard] * shards.count(shard) for shard in sorted(set(shards))}
@@ -231,8 +228,7 @@ def test_what_was_used_last_stays() -> None:
     for each in range(1, record_table.WAYS + 1):
         put(table, 1, each, str(each), "r")
     assert find(table, 1, 1, "1") == "r"
-    there = table.may_contain(np.array([2, 3, 100], np.uint64))
-    assert there.tolist() == [True, True, False]
+    assert table.may_contain(np.array([2, 3, 100], np.uint64)).tolist() == [True, True, False]
     put(table, 1, 100, "new", "r")
     assert find(table, 1, 1, "1") == find(table, 1, 100, "new") == "r"
     assert find(table, 1, 2, "2") is None
@@ -288,8 +284,7 @@ def test_a_column_is_its_records(each: list[list[bytes | None]], random: Random)
     others, expected = [random.choice([None, b"", b"other"]) for _ in rows], list(whole)
     for row, other in zip(rows, others, strict=True):
         expected[row] = other
-    found = joined.replaced(np.array(rows, np.int64), RecordColumn.of(others))
-    assert list(found) == expected
+    assert list(joined.replaced(np.array(rows, np.int64), RecordColumn.of(others))) == expected
 
 
 def test_shared_bytes_stay_shared() -> None:

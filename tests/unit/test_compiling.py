@@ -15,18 +15,10 @@ import pytest
 
 from stream_rater.cli.compile_kernels import USUAL, parts_for, side_by_side
 from stream_rater.columns import compiling
-from stream_rater.columns.compiling import (
-    CompileLog,
-    CompileProgress,
-    NotebookProgress,
-    SharedCache,
-    Watcher,
-    watchers,
-)
 from tests.builders.commands import Terminal
 
 
-class Recorder(Watcher):
+class Recorder(compiling.Watcher):
     def __init__(self) -> None:
         self.events: list[str] = []
 
@@ -58,11 +50,11 @@ class Cache:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     """The only watcher during the test."""
-    monkeypatch.setattr(SharedCache, "ready", set(SharedCache.ready))
-    before, found = watchers[:], Recorder()
-    watchers[:] = [found]
+    monkeypatch.setattr(compiling.SharedCache, "ready", set(compiling.SharedCache.ready))
+    before, found = compiling.watchers[:], Recorder()
+    compiling.watchers[:] = [found]
     yield found
-    watchers[:] = before
+    compiling.watchers[:] = before
 
 
 OTHER = """
@@ -92,14 +84,14 @@ def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 def test_a_kernel_is_compiled_once(tmp_path: Path, recorder: Recorder) -> None:
     """And is there for others: what is in the cache is loaded without a word and without a lock."""
-    cache = SharedCache(Cache(tmp_path), "k")
+    cache = compiling.SharedCache(Cache(tmp_path), "k")
     assert cache.load_overload((), None) is None
     cache.save_overload((), "ours")
-    assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "ours"
+    assert compiling.SharedCache(Cache(tmp_path), "k").load_overload((), None) == "ours"
     assert recorder.events == ["compiling k", "compiled k"]
     (there := tmp_path / "there").mkdir()
     (there / "kept").write_text("ours")
-    assert SharedCache(Cache(there), "k").load_overload((), None) == "ours"
+    assert compiling.SharedCache(Cache(there), "k").load_overload((), None) == "ours"
     assert recorder.events[2:] == [] and not (there / compiling.LOCK_FILE).exists()
 
 
@@ -113,7 +105,7 @@ def test_who_waits_for_another_process_loads_what_it_compiled(
         other.stdin.flush()
 
     recorder.waiting = waiting  # type: ignore[method-assign]
-    assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "theirs"
+    assert compiling.SharedCache(Cache(tmp_path), "k").load_overload((), None) == "theirs"
     assert recorder.events == ["waiting k"]
 
 
@@ -122,7 +114,7 @@ def test_a_process_that_died_holds_no_lock(
 ) -> None:
     """Whoever waited for it compiles the kernel."""
     with patch.object(recorder, "waiting", lambda _: other.kill()):
-        assert SharedCache(Cache(tmp_path), "k").load_overload((), None) is None
+        assert compiling.SharedCache(Cache(tmp_path), "k").load_overload((), None) is None
     assert recorder.events == ["compiling k"]
 
 
@@ -145,7 +137,7 @@ def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
 def season(stream: io.StringIO, seconds: int) -> list[str]:
     """The printed progress while kernels are compiled, one a second for so many seconds."""
     now = iter(range(seconds + 1))
-    progress = CompileProgress(stream, lambda: float(next(now)))
+    progress = compiling.CompileProgress(stream, lambda: float(next(now)))
     for number in range(seconds):
         progress.compiling("stage", number + 1)
         progress.compiled("stage")
@@ -169,15 +161,15 @@ def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On what is stderr then, by one watcher. A command's replaces it; the service logs."""
-    monkeypatch.setattr(compiling, "watchers", some := list[Watcher]())
+    monkeypatch.setattr(compiling, "watchers", some := list[compiling.Watcher]())
     for _ in range(2):
         compiling.in_notebook()
-    assert [type(each) for each in some] == [NotebookProgress]
+    assert [type(each) for each in some] == [compiling.NotebookProgress]
     for choose in (compiling.on_stderr, compiling.in_notebook):
         choose()
-        assert [type(each) for each in some] == [CompileProgress]
+        assert [type(each) for each in some] == [compiling.CompileProgress]
     now = iter((0.0, 3.0))
-    watcher = NotebookProgress(lambda: next(now))
+    watcher = compiling.NotebookProgress(lambda: next(now))
     monkeypatch.setattr(sys, "stderr", cell := io.StringIO())
     watcher.compiling("stage", 1)
     monkeypatch.setattr(sys, "stderr", later := io.StringIO())
@@ -186,14 +178,16 @@ def test_a_notebook_shows_progress_where_it_looks(
     said = "compiling kernel 2, once for each release: stage (3 s so far)\n"
     assert later.getvalue() == said
     logged: list[tuple[str, dict[str, Any]]] = []
-    service = CompileLog(lambda event, **fields: logged.append((event, fields)), lambda: 1.0)
+    service = compiling.CompileLog(
+        lambda event, **fields: logged.append((event, fields)), lambda: 1.0
+    )
     service.compiling("stage", 1)
     service.compiling("stage", 2)
     assert logged == [("compiling kernels", {"number": 1})]
 
 
 def part(folder: Path, name: str) -> None:
-    for each in watchers:
+    for each in compiling.watchers:
         each.compiling(name, 1)
     (folder / name).write_text(f"{os.getpid()}")
 

@@ -178,8 +178,7 @@ def test_settings_from_the_environment() -> None:
         "STREAM_RATER_PORT": "tcp://10.0.0.1:9108", "STREAM_RATER_PORT_9108_TCP_ADDR": "10.0.0.1",
         "STREAM_RATER_SERVICE_HOST": "10.0.0.1", "STREAM_RATER_REDIS_SERVICE_PORT_REDIS": "6379",
     }  # fmt: skip
-    found = files.read_settings(None, variables)
-    assert found == Settings(shards=12, kafka="kafka:9092")
+    assert files.read_settings(None, variables) == Settings(shards=12, kafka="kafka:9092")
 
 
 def test_a_misspelt_setting_is_refused(write: Write) -> None:
@@ -205,14 +204,12 @@ def test_the_environment_overrides_the_file(write: Write) -> None:
     assert files.read_settings(path, {}).shards == 4
     named = files.ladders_of_settings(Settings(ladders=str(write("ladders.toml", LADDERS))))
     assert named == files.read_ladders(path.with_name("ladders.toml"))
-    anything = files.ladders_of_settings(Settings()).find("anything")
-    assert anything == Terms(DEFAULT_RATING, Limits())
+    assert files.ladders_of_settings(Settings()).find("anything") == Terms(DEFAULT_RATING, Limits())
 
 
 def test_who_names_no_system_sees_which_there_are(write: Write) -> None:
     for text in ('{"system":"elommr"}', "{}"):
-        reported = refusal(files.read_rating, write("c.json", text))
-        assert reported.endswith(
+        assert refusal(files.read_rating, write("c.json", text)).endswith(
             "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, glicko2, "
             "pairwise-elo, plackett-luce, thurstone, topcoder, trueskill, two-moment"
         )

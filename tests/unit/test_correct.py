@@ -15,8 +15,7 @@ from stream_rater.replay.edited_log import records_of
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done, piped, run
 from tests.builders.lines import Line, a_correction, a_round, a_seed
-from tests.builders.memory_places import an_empty_place, use
-from tests.builders.submitters import Sent, taking
+from tests.builders.memory_places import Sent, an_empty_place, taking, use
 from tests.rounds import day, ranked
 
 
@@ -244,8 +243,7 @@ def season(rounds: int = 40, ladder: str = "l") -> list[Line]:
     for number in range(rounds):
         names = [*rng.sample(PLAYERS, 3), rng.choice(["ann", "ann2"])]
         rng.shuffle(names)
-        standings = ranked([1, 2, 2, 4], names)
-        lines.append(a_round(number, ladder=ladder, standings=standings))
+        lines.append(a_round(number, ladder=ladder, standings=ranked([1, 2, 2, 4], names)))
     return lines
 
 

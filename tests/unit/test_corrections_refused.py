@@ -17,7 +17,7 @@ from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.ledger import verdicts_of_log
 from tests.builders.commands import as_file
 from tests.builders.lines import Line, a_correction, a_record, a_round
-from tests.builders.submitters import Sent, taking
+from tests.builders.memory_places import Sent, taking
 from tests.unit.test_ban_waves import Actor
 
 CODE = "corrections-refused"

@@ -177,8 +177,7 @@ def test_changes_are_followed(path: Path, ladders: Path, monkeypatch: pytest.Mon
     lines = done(*watch, "--from-start", "--count", "120").splitlines()
     assert len(lines) == 120 and "rank 1" in lines[0] and "duels" in lines[0]
     assert "0 of 1 lines" in failed(*watch, "--count", "1", "--wait", "0.01")
-    nobody = failed(*watch, *one, "--wait", "0.01", "--player", "x")
-    assert f"{path}: 0 of 1 lines" in nobody
+    assert f"{path}: 0 of 1 lines" in failed(*watch, *one, "--wait", "0.01", "--player", "x")
     assert json.loads(done(*watch, *one, "--json"))["round_id"] == "r0"
     submit(path, season(30, 1))
     printed: list[str] = []

@@ -121,8 +121,7 @@ def test_what_others_do_to_a_file_in_use_ends_the_process(path: Path, says: str)
     """At the next commit, which is not acknowledged: nobody would find it."""
     shutil.copy(path, path.with_name("copy"))
     with closing(Database.open(path)) as database:
-        log = SqliteLog(database)
-        log.submit(0, b"second")
+        SqliteLog(database).submit(0, b"second")
         DEEDS[says](path)
         with pytest.raises(Unusable, match=says), database.turn():
             pass

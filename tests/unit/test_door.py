@@ -110,8 +110,7 @@ def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.Mo
 
     async def story(client: Client) -> None:
         posts = [client.post(AT, a_round(name)) for name in ("a", "poison", "b")]
-        answers = await asyncio.gather(*posts)
-        assert [each.status for each in answers] == [202, 500, 202]
+        assert [each.status for each in await asyncio.gather(*posts)] == [202, 500, 202]
 
     place.play(story)
     assert len(place.log.all) == 2

@@ -123,8 +123,7 @@ def test_teams_share_what_they_learn() -> None:
     standings = read(
         config, {"team": ["a", "b"], "shares": [1, 0.5], "rank": 1}, {"player": "c", "rank": 2}
     )
-    header = newcomers(3, 4, 1500.0, 350.0).header
-    evidence = stages.estimate(config, wave_of([standings], header))
+    evidence = stages.estimate(config, wave_of([standings], newcomers(3, 4, 1500.0, 350.0).header))
     a, b, c = (evidence[standings.players.index(name)] for name in "abc")
     assert a[0] > 1500.0 > c[0]
     assert b[1] > a[1] > c[1]

@@ -23,11 +23,10 @@ from stream_rater.operations.rewriting import (
 )
 from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
 from stream_rater.pipeline.ports import RecordedCorrection
-from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import newcomers
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts
 from stream_rater.replay.edits import NO_EDITS, EditsSoFar
 from tests.builders.cases import cases
+from tests.builders.machines import a_belief
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
 TO = Pseudonym("ann", "x-1")
@@ -154,8 +153,7 @@ def test_an_id_under_a_key_that_is_given_twice(value: bytes, expected: bytes) ->
 
 def test_keys_given_twice_otherwise() -> None:
     """In MessagePack they are the same. A record without the id keeps its bytes."""
-    twice = b"\x82\xa4note\xa3ann\xa4note\xa1b"
-    assert renamed(twice, MSGPACK_HEADERS) == b"\x81\xa4note\xa1b"
+    assert renamed(b"\x82\xa4note\xa3ann\xa4note\xa1b", MSGPACK_HEADERS) == b"\x81\xa4note\xa1b"
     for value in (b'{"note":1, "note":"hannah"}', b'{"note":"\\n", "note":"ann"}'):
         assert renamed(value) == value
 
@@ -212,9 +210,9 @@ TAKEN = [True, False, False, True]
 def test_each_record_stays_at_its_offset() -> None:
     """Where one was rejected, or none is, is an empty one. No verdict can be forgotten."""
     assert AcceptedRecords(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
-    rewriting = LogRewriter(TO)
-    found = [*rewriting.feed(LOG[:2], TAKEN[:2]), *rewriting.feed(LOG[2:], TAKEN[2:])]
-    found += rewriting.fill_to({0: 9, 1: 2})
+    rewriter = LogRewriter(TO)
+    found = [*rewriter.feed(LOG[:2], TAKEN[:2]), *rewriter.feed(LOG[2:], TAKEN[2:])]
+    found += rewriter.fill_to({0: 9, 1: 2})
     places = [(each.partition, each.offset) for each in found]
     assert places == [(0, offset) for offset in range(9)] + [(1, 0), (1, 1)]
     kept = {each.offset: each for each in found if each.value is not None}
@@ -270,16 +268,9 @@ def test_the_pseudonym_comes_where_the_id_came() -> None:
 # --- what is compared ----------------------------------------------------------------------------
 
 
-def a_belief(**fields: float) -> bytes:
-    beliefs = newcomers(1, 1, 1500.0, 350.0, coded=True)
-    for name, value in {"rounds": 1, "last": 7, **fields}.items():
-        beliefs.header[name] = value
-    return belief_record.encode(beliefs)[0]
-
-
 def digest(corrected: bool, **fields: float) -> bytes | None:
-    player = ("l", "ann")
-    return digests_of([[(player, a_belief(**fields))]], {"l"} if corrected else set()).get(player)
+    player, header = ("l", "ann"), {"rounds": 1, "last": 7} | fields
+    return digests_of([[(player, a_belief(**header))]], {"l"} if corrected else set()).get(player)
 
 
 def test_all_of_a_belief_is_compared() -> None:

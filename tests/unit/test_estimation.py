@@ -22,7 +22,7 @@ from stream_rater.rating import record, stages
 from stream_rater.rating.model import HEADER, Evidence, Wave, newcomers
 from stream_rater.rating.parameters import Elo, RatingConfig
 from stream_rater.rounds.decoder import RoundDecoder
-from tests.builders.pending import SHARDS, pending_of
+from tests.builders.machines import SHARDS, pending_of
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
 LADDERS = Ladders(ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))})

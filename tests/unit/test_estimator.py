@@ -14,15 +14,6 @@ from stream_rater.pipeline.estimator import estimator as module
 from stream_rater.pipeline.estimator import input_partition
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.progress import READ_AHEAD
-from stream_rater.pipeline.ports import (
-    CommitSource,
-    NewProducer,
-    NotedCorrections,
-    Poll,
-    Polled,
-    ReadPriors,
-    Scatter,
-)
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from tests.builders import lines
@@ -77,7 +68,7 @@ def opened(
         forgotten = frozenset(p for p, c in committed.items() if c is None)
         hand.answer(ports.LookForOffsets, remains, partitions=forgotten)
         least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
-        hand.answer(CommitSource, offsets=least, rejections=())
+        hand.answer(ports.CommitSource, offsets=least, rejections=())
     here = {s: ports.StoredShard(NOWHERE) for s in range(len(ends))}
     hand.answer(ports.ReadBeliefs, here, players=dict.fromkeys(here, ports.NO_PLAYERS))
     hand.answer(ports.ShardEnds, ends)
@@ -88,17 +79,17 @@ def opened(
     if known := {p: c for p, c in reached.items() if c > starts[p]}:
         tails = {p: ports.SourceTail(c, 0) for p, c in known.items()}
         hand.answer(ports.SourceTails, tails, offsets=known)
-    hand.answer(NotedCorrections, {})
+    hand.answer(ports.NotedCorrections, {})
     return hand.answer(ports.Seek)
 
 
 def owning(hand: ByHand, *partitions: int, ends: Sequence[int] = (0, 0)) -> None:
-    hand.answer(Poll, Polled(0.0, gained=frozenset(partitions)))
+    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset(partitions)))
     opened(hand, committed=dict.fromkeys(partitions, 0), ends=ends)
 
 
 def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> None:
-    hand.answer(Poll, Polled(now_s, records=records))
+    hand.answer(ports.Poll, ports.Polled(now_s, records=records))
 
 
 def header(last: int) -> bytes:
@@ -112,26 +103,26 @@ def header(last: int) -> bytes:
 NOBODY = bytes(belief_record.HEADER_SIZE)
 
 
-def priors(hand: ByHand, applied: int = 0, last: int | None = None) -> ReadPriors:
+def priors(hand: ByHand, applied: int = 0, last: int | None = None) -> ports.ReadPriors:
     """Answer for all shards asked: this far, all players new or with this last offset."""
-    asked = hand.expect(ReadPriors)
+    asked = hand.expect(ports.ReadPriors)
     each = NOBODY if last is None else header(last)
     answer = {s: ports.Priors(applied, each * len(players)) for s, players in asked.players.items()}
-    return hand.answer(ReadPriors, answer)
+    return hand.answer(ports.ReadPriors, answer)
 
 
-def parts_sent(hand: ByHand, *offsets: int) -> Scatter:
-    return hand.answer(Scatter, list(offsets))
+def parts_sent(hand: ByHand, *offsets: int) -> ports.Scatter:
+    return hand.answer(ports.Scatter, list(offsets))
 
 
 def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Recorder) -> None:
     """And reads the W offsets before c again. Rounds that were deleted unread are reported."""
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0])))
     assert opened(hand, committed={0: 10}).offsets == {0: 7}
-    hand.expect(Poll)
+    hand.expect(ports.Poll)
     observer = Recorder()
     hand = by_hand(observer)
-    hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
+    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0, 1, 2])))
     seek = opened(
         hand,
         committed={0: 0, 1: None, 2: 4},
@@ -146,19 +137,19 @@ def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
     """It reads c, the floors and the round again. A partition lost meanwhile is not opened."""
     owning(hand, 0)
     read(hand, round_at(0, "a", "b"))
-    hand.fail(ReadPriors, StoreTrouble("gone"))
-    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
-    hand.answer(NewProducer)
+    hand.fail(ports.ReadPriors, StoreTrouble("gone"))
+    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=True, timeout_s=0.0)
+    hand.answer(ports.NewProducer)
     opened(hand)
     assert observer.troubles == ["gone"]
     read(hand, round_at(0, "a", "b"))
     priors(hand)
-    hand.expect(Scatter)
+    hand.expect(ports.Scatter)
     hand = by_hand(Recorder())
     owning(hand, 0, 1)
-    hand.fail(Poll, LogTrouble("down"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
-    hand.answer(NewProducer)
+    hand.fail(ports.Poll, LogTrouble("down"))
+    hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
+    hand.answer(ports.NewProducer)
     assert opened(hand, committed={0: 0, 2: 0}).offsets == {0: 0, 2: 0}
 
 
@@ -166,17 +157,17 @@ def test_repeated_trouble_rests_ever_longer(hand: ByHand) -> None:
     """Up to a second, polling for membership; success ends it."""
     owning(hand, 0)
     pauses = []
-    hand.fail(Poll, LogTrouble("down"))
+    hand.fail(ports.Poll, LogTrouble("down"))
     for _ in range(9):
-        pauses.append(hand.answer(Poll, Polled(0.0), no_fetch=True).timeout_s)
-        hand.fail(NewProducer, LogTrouble("down"))
+        pauses.append(hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=True).timeout_s)
+        hand.fail(ports.NewProducer, LogTrouble("down"))
     assert pauses == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
-    hand.answer(Poll, Polled(0.0), no_fetch=True)
-    hand.answer(NewProducer)
+    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=True)
+    hand.answer(ports.NewProducer)
     opened(hand)
     read(hand)
-    hand.fail(Poll, LogTrouble("down"))
-    hand.expect(Poll, timeout_s=0.0, no_fetch=True)
+    hand.fail(ports.Poll, LogTrouble("down"))
+    hand.expect(ports.Poll, timeout_s=0.0, no_fetch=True)
 
 
 def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
@@ -184,7 +175,7 @@ def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
     owning(hand, 0, 1, ends=(9, 9))
     read(hand, round_at(0, "a", "b"), round_at(0, "c", "d", partition=1))
     priors(hand, applied=8)
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])))
+    hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset([0])))
     priors(hand, applied=9)
     read(hand)
     asked = priors(hand, applied=9).players
@@ -204,7 +195,7 @@ def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:
     assert priors(hand, applied=5).players == {
         0: [("ladder-0", ZERO[0])], 1: [("ladder-0", ONE[0])],
     }  # fmt: skip
-    hand.expect(Scatter)
+    hand.expect(ports.Scatter)
 
 
 def test_belief_of_another_version_holds_up_its_shard_only(
@@ -214,7 +205,7 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     owning(hand, 0)
     read(hand, round_at(0, ZERO[0], ZERO[1]), round_at(1, ONE[0], ONE[1]))
     unknown = b"\x63" + NOBODY[1:]
-    hand.answer(ReadPriors, {0: ports.Priors(0, unknown * 2), 1: ports.Priors(0, NOBODY * 2)})
+    hand.answer(ports.ReadPriors, {0: ports.Priors(0, unknown * 2), 1: ports.Priors(0, NOBODY * 2)})
     parts_sent(hand, 0)
     assert observer.refused == [
         (0, f"belief record: version 99, this release reads {belief_record.VERSION}")
@@ -224,7 +215,7 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     read(hand, now_s=module.REFUSED_S)
     assert len(priors(hand, applied=1).players[0]) == 2
     assert observer.opened == [0]
-    hand.expect(Scatter)
+    hand.expect(ports.Scatter)
 
 
 def test_uninformative_round_is_done_at_once(hand: ByHand) -> None:
@@ -232,7 +223,7 @@ def test_uninformative_round_is_done_at_once(hand: ByHand) -> None:
     owning(hand, 0)
     value = as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}, ladder="ladder-0")
     read(hand, Record(0, 0, value, received_s=4e9))
-    hand.answer(CommitSource, offsets={0: 1})
+    hand.answer(ports.CommitSource, offsets={0: 1})
 
 
 def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
@@ -241,28 +232,28 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     most = READ_AHEAD * 4
     read(hand, *(round_at(i, "a", "b") for i in range(most // 2)))
     priors(hand)
-    hand.answer(Poll, Polled(0.0), no_fetch=False)
+    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=False)
     priors(hand)
     read(hand, round_at(50, "a", "b"))
     priors(hand)
-    hand.expect(Poll, no_fetch=True)
+    hand.expect(ports.Poll, no_fetch=True)
     hand = by_hand(Recorder())
     owning(hand, 0, 1, ends=(5, 5))
     waiting = [round_at(i, "a", "b") for i in range(READ_AHEAD * 2 + 1)]
     read(hand, round_at(0, "c", "d", partition=1), *waiting)
     priors(hand)
-    hand.answer(Poll, Polled(0.0), no_fetch=False, paused=frozenset([0]))
+    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=False, paused=frozenset([0]))
     priors(hand)
     most = READ_AHEAD * 4 // 2
     read(hand, *(round_at(i, "c", "d", partition=1) for i in range(1, most // 2)))
     priors(hand)
-    hand.expect(Poll, no_fetch=True, paused=frozenset([0, 1]))
+    hand.expect(ports.Poll, no_fetch=True, paused=frozenset([0, 1]))
     hand = by_hand(Recorder())
     owning(hand, 0, ends=(5, 0))
     junk = [Record(0, i, b"junk") for i in range(1, 2 + READ_AHEAD * 4)]
     read(hand, round_at(0, ZERO[0], ZERO[1]), *junk)
     priors(hand, applied=4)
-    hand.expect(Poll, no_fetch=True)
+    hand.expect(ports.Poll, no_fetch=True)
 
 
 def test_reading_rests_while_large_rejections_wait(
@@ -273,14 +264,14 @@ def test_reading_rests_while_large_rejections_wait(
     owning(hand, 0, ends=(5, 0))
     read(hand, round_at(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
     priors(hand, applied=4)
-    hand.answer(Poll, Polled(0.0), no_fetch=True)
+    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=True)
     priors(hand, applied=5)
-    hand.answer(Poll, Polled(0.0), no_fetch=True)
+    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=True)
     priors(hand, applied=5)
     parts_sent(hand, 5)
-    commit = hand.answer(CommitSource, offsets={0: 2})
+    commit = hand.answer(ports.CommitSource, offsets={0: 2})
     assert [each.code for each in commit.rejections] == ["malformed"]
-    hand.expect(Poll, no_fetch=False)
+    hand.expect(ports.Poll, no_fetch=False)
 
 
 def test_large_slices_travel_in_chunks() -> None:
@@ -289,9 +280,9 @@ def test_large_slices_travel_in_chunks() -> None:
     owning(hand, 0, ends=(0,))
     read(hand, round_at(0, *"abcde"))
     priors(hand)
-    assert len(hand.expect(Scatter).parts) == 3
+    assert len(hand.expect(ports.Scatter).parts) == 3
     parts_sent(hand, 4, 5, 7)
-    hand.answer(CommitSource)
+    hand.answer(ports.CommitSource)
     read(hand, round_at(1, "a", "b"))
     priors(hand, applied=7)
     read(hand)
@@ -305,17 +296,16 @@ def test_a_flooded_partition_rests(observer: Recorder) -> None:
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0, 1)
     read(hand, *(Record(0, offset, b"junk") for offset in range(13)), now_s=100.0)
-    rejected = hand.answer(CommitSource, offsets={0: 13}).rejections
-    assert len(rejected) == 13
+    assert len(hand.answer(ports.CommitSource, offsets={0: 13}).rejections) == 13
     read(hand, Record(1, 0, b"junk"), now_s=101.0)
-    hand.answer(CommitSource, offsets={1: 1})
-    hand.answer(Poll, Polled(102.9), paused=frozenset({0}))
-    hand.answer(Poll, Polled(103.1), paused=frozenset({0}))
-    hand.expect(Poll, paused=frozenset(), no_fetch=False)
+    hand.answer(ports.CommitSource, offsets={1: 1})
+    hand.answer(ports.Poll, ports.Polled(102.9), paused=frozenset({0}))
+    hand.answer(ports.Poll, ports.Polled(103.1), paused=frozenset({0}))
+    hand.expect(ports.Poll, paused=frozenset(), no_fetch=False)
     assert observer.paused == [{0}, set()]
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0)
     read(hand, *(Record(0, offset, b"junk") for offset in range(99)))
-    hand.answer(CommitSource)
-    hand.answer(Poll, Polled(0.0, lost=frozenset({0})), paused=frozenset({0}))
-    hand.expect(Poll, paused=frozenset())
+    hand.answer(ports.CommitSource)
+    hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset({0})), paused=frozenset({0}))
+    hand.expect(ports.Poll, paused=frozenset())

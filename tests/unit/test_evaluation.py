@@ -201,10 +201,9 @@ def test_draws_are_an_outcome_for_all_systems(config: RatingConfig) -> None:
 def test_the_width_of_a_system_without_one_is_learned_from_earlier_rounds() -> None:
     """It ends near the one that suits the whole season best. Later rounds have no part in it."""
     (row,) = compared(DUELS * 5, MMR)
-    widths = np.linspace(20.0, 400.0, 39)
     by_width = [
         compared(DUELS * 5, structs.replace(MMR, draw_width=float(width)))[0].log_loss
-        for width in widths
+        for width in np.linspace(20.0, 400.0, 39)
     ]
     assert row.log_loss is not None
     assert row.log_loss == pytest.approx(min(each for each in by_width if each), abs=0.01)

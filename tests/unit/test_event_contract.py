@@ -81,8 +81,7 @@ def headers(message: str) -> Any:
 def test_it_is_what_is_written() -> None:
     """`make contract` was run after the last change. Its channels are the public topics."""
     assert event_contract.DOCUMENT.read_text() == event_contract.text()
-    addresses = {channel["address"] for channel in DOCUMENT["channels"].values()}
-    assert addresses == {
+    assert {channel["address"] for channel in DOCUMENT["channels"].values()} == {
         events.ROUND_COMPLETED, events.RATING_CHANGED, events.ROUND_REJECTED, SEASON_ENDED
     }  # fmt: skip
 

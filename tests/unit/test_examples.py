@@ -203,8 +203,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_example(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = matchmaking.main(["--ladder", "ranked-eu", *words])
-    return code, *capsys.readouterr()
+    return matchmaking.main(["--ladder", "ranked-eu", *words]), *capsys.readouterr()
 
 
 def test_matchmaking_as_typed(followed: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,24 +15,16 @@ import tests.benchmarks.stream.__main__ as stream
 import tests.chaos.__main__ as chaos
 from local.tools import ROOT
 from tests.benchmarks.document import rows, writing
-from tests.benchmarks.document.rows import (
-    Origin,
-    Row,
-    dumped,
-    load,
-    made,
-    replaced,
-)
-from tests.benchmarks.document.tables import TABLES, cell_of
+from tests.benchmarks.document.tables import TABLES
 from tests.benchmarks.document.writing import FIGURES, SECTION, summary, with_tables
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.chaos.scene import Outcome
 
-KEPT = load(ROOT / writing.ROWS)
+KEPT = rows.load(ROOT / writing.ROWS)
 PAGE, TEMPLATE = (ROOT / writing.PAGE).read_text(), (ROOT / writing.TEMPLATE).read_text()
 FULL = with_tables(TEMPLATE, TABLES, KEPT)
-THEN = Origin("2026-01-01", "1a2b3c4", "make bench", "a machine")
-NOW = Origin("2026-02-02 02:02", "5d6e7f8", "make bench", "another machine")
+THEN = rows.Origin("2026-01-01", "1a2b3c4", "make bench", "a machine")
+NOW = rows.Origin("2026-02-02 02:02", "5d6e7f8", "make bench", "another machine")
 PLAYED = Outcome(
     fault="rolling", injected=3, rebalances=0, updates=10, lost=0, doubled=0, wrong=0,
     ended_themselves={}, recoveries=1, recovery_s=1.5,
@@ -41,7 +33,7 @@ PLAYED = Outcome(
 
 def test_the_documents_are_what_the_rows_make() -> None:
     """`make tables` would change nothing, and each row is in a table."""
-    assert (ROOT / writing.ROWS).read_text() == dumped(replaced(KEPT, []))
+    assert (ROOT / writing.ROWS).read_text() == rows.dumped(rows.replaced(KEPT, []))
     made_of_rows = dict(writing.documents(ROOT, KEPT))
     assert made_of_rows.pop(ROOT / writing.FULL) == FULL
     for path, text in made_of_rows.items():
@@ -53,8 +45,7 @@ def test_workloads_are_described() -> None:
     """By their size, players and ladders."""
     for each in WORKLOADS.values():
         players = (f"{each.size:,}", f"{each.players:,}") if each.size else ("as they were",) * 2
-        cells = f"| `{each.name}` | {' | '.join(players)} | {each.ladders} |"
-        assert cells in PAGE, each.name
+        assert f"| `{each.name}` | {' | '.join(players)} | {each.ladders} |" in PAGE, each.name
 
 
 def test_prose_has_no_figures() -> None:
@@ -64,26 +55,10 @@ def test_prose_has_no_figures() -> None:
     assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
 
 
-def test_cells() -> None:
-    """Each form of a cell, as tables.py lists them."""
-    figures = {
-        "ratio": {"x": 0.125, "y": 0.5}, "note": "of 7000", "ended": {"a": 1, "b": 2}, "text": "so",
-    }  # fmt: skip
-    expected = {
-        "word:1": "`at500`", "count:2": "1,000", "load:1": "500/s", "load:2": "1000 %",
-        "label:0": "a thing", "label:1": "`at500`", r"note:of (\d+)": "7,000",
-        r"note:by (\d+)": "–", "ratio.x": "0.125", "ratio.x*1000": "125",
-        "ratio.x/ratio.y": "0.25", "ratio.x:.1f": "0.1", "ratio.z*9": "–",
-        "ratio.z:.1f": "–", "ended": "3", "text": "so",
-    }  # fmt: skip
-    row = Row("thing/at500/1000", NOW, figures)
-    assert {cell: cell_of(cell, {"thing": "a thing"})(row) for cell in expected} == expected
-
-
 def test_sums_in_the_readmes_table() -> None:
     """Only the chosen system's verdicts are added. A sum is no newer than its oldest part."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
-    games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
+    games = [rows.Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
              for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
     (line,) = (each for each in summary(games).splitlines() if "predicting" in each)
     reported, chose = line.split("; ")[1:]
@@ -91,7 +66,10 @@ def test_sums_in_the_readmes_table() -> None:
     assert "better in 6 comparisons, no difference in 3, worse in 9" in reported
     assert "on 1 games of files that chose it, better in 2 comparisons" in chose
     fault = {"fault": "rolling", "injected": 3, "updates": 10, "lost": 0, "doubled": 0, "wrong": 0}
-    older, newer = made([fault], THEN), made([fault | {"fault": "upgrade", "lost": 4}], NOW)
+    older, newer = (
+        rows.made([fault], THEN),
+        rows.made([fault | {"fault": "upgrade", "lost": 4}], NOW),
+    )
     (line,) = (each for each in summary([*older, *newer]).splitlines() if "faults," in each)
     assert "6 faults, 20 rating changes: 4 lost, 0 doubled, 0 wrong | 2026-01-01 |" in line
 
@@ -103,7 +81,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         writing.CAPACITY: "<!-- brief: capacity -->\n<!-- end -->\n",
         writing.TEMPLATE: TEMPLATE,
         writing.PAGE: "<!-- brief: memory -->\n<!-- end -->\n",
-        writing.ROWS: dumped(KEPT),
+        writing.ROWS: rows.dumped(KEPT),
         writing.README: "before\n<!-- figures: begin -->\n<!-- figures: end -->\nafter\n",
     }
     for path, text in texts.items():
@@ -113,11 +91,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rows_of(root: Path) -> dict[str, Row]:
-    return {row.name: row for row in load(root / writing.ROWS)}
+def rows_of(root: Path) -> dict[str, rows.Row]:
+    return {row.name: row for row in rows.load(root / writing.ROWS)}
 
 
-def changed(root: Path) -> dict[str, Row]:
+def changed(root: Path) -> dict[str, rows.Row]:
     """The rows that are not those of before."""
     before = {row.name: row for row in KEPT}
     return {name: row for name, row in rows_of(root).items() if row != before.get(name)}
@@ -194,4 +172,4 @@ def test_saved_runs_are_written(
     assert reported == {("1a2b3c4", date, rows.machine(), "It rained.")}
     given = ["--commit", "1a2b3c4", "--date", "2026-03-03", "--command", "make x", "--machine", "m"]
     assert command.main([str(saved), *given]) == 0
-    assert rows_of(root)["rebuild"].origin == Origin("2026-03-03", "1a2b3c4", "make x", "m")
+    assert rows_of(root)["rebuild"].origin == rows.Origin("2026-03-03", "1a2b3c4", "make x", "m")

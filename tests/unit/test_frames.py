@@ -68,7 +68,11 @@ def test_frames_have_the_rows_of_the_table(table: str) -> None:
     """In order, with their types, with rows and without: ids are texts, and times are in UTC."""
     found = TABLES[table](ladder())
     rows = [
-        {name: _as_value(name, value) for name, value in row.items()} for row in found.to_dicts()
+        {
+            name: datetime.fromisoformat(value) if name.endswith("completed_at") else value
+            for name, value in row.items()
+        }
+        for row in found.to_dicts()
     ]
     arrow, pandas, polars = found.to_arrow(), found.to_pandas(), found.to_polars()
     names = list(found.columns())
@@ -78,12 +82,6 @@ def test_frames_have_the_rows_of_the_table(table: str) -> None:
     assert _listed(pandas.astype(object).where(pandas.notna(), None).to_dict("records")) == rows
     assert len(arrow) == len(pandas) == len(polars) == len(found)
     _check_types(found)
-
-
-def _as_value(name: str, value: Any) -> Any:
-    """A value of `to_dicts`, with a time as a time."""
-    is_time = name.endswith("completed_at")
-    return datetime.fromisoformat(value) if is_time else value
 
 
 def _listed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

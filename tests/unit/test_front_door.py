@@ -66,10 +66,9 @@ def test_a_historic_system_is_loaded_when_a_ladder_names_it() -> None:
 
 def test_names_are_what_type_checkers_see() -> None:
     """Each is imported from where it is defined, and all of them are listed."""
-    tree = ast.parse(Path(stream_rater.__file__).read_text())
     seen = {
         alias.name: node.module
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse(Path(stream_rater.__file__).read_text()))
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("stream_rater.")
         for alias in node.names
     }

@@ -31,8 +31,7 @@ def test_a_season_is_cut_into_small_rounds_and_into_teams() -> None:
                                              "made up, 3 against 3"]  # fmt: skip
     assert [set(each.sizes()) for each in found] == [{12}, {2}, {2, 5}, {2}]
     assert {each.boundary for each in found} == {6}
-    members = {int(m) for each in found[3].sessions for m in each.rounds.members}
-    assert members == {3}
+    assert {int(m) for each in found[3].sessions for m in each.rounds.members} == {3}
     for each in found:
         assert {int(n) for session in each.first for n in session.numbers} == set(range(6))
     lines = [

@@ -69,8 +69,7 @@ def test_the_volatility_is_in_the_record() -> None:
     """Four bytes behind the header, if there is one: a ladder continues from its records."""
     config = Glicko2()
     pool = Pool(Ladder(rating=config))
-    whole = read(config, *ranked([1, 2], ["ann", "bob"]), completed_at=day(0))
-    pool.rate(whole, 0)
+    pool.rate(read(config, *ranked([1, 2], ["ann", "bob"]), completed_at=day(0)), 0)
     data = pool.belief_bytes("ann")
     assert len(data) == record.HEADER_SIZE + record.VOLATILITY_SIZE and data[41] & record.VOLATILE
     (again,) = record.decode([data], 0, 1500.0, 350.0).header
@@ -89,8 +88,7 @@ def test_surprises_raise_the_volatility() -> None:
     """And with it sigma. It is bounded by ten times the initial one, and by a tenth."""
     names, rounds = ["ann", "bob"], [[1, 2]] * 30
     calm = played(Glicko2(), rounds, names)["ann"]
-    upset = played(Glicko2(), [*rounds, [2, 1]], names)["ann"]
-    assert calm["volatility"] < upset["volatility"]
+    assert calm["volatility"] < played(Glicko2(), [*rounds, [2, 1]], names)["ann"]["volatility"]
     beliefs, two = newcomers(2, 0, 1500.0, 50.0), np.arange(2)
     for _ in range(40):
         beliefs.header["mu"], beliefs.header["sigma"] = 1500.0, 50.0

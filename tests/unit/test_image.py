@@ -47,8 +47,7 @@ def pins(lock: Path) -> dict[str, str]:
 
 def quiet(*command: object) -> None:
     """A check that finds nothing wrong."""
-    words = list(map(str, command))
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -154,8 +153,7 @@ def test_compose_watches_by_the_same_files() -> None:
     seen = mounts("prometheus")
     rules = {path for inside, path in seen.items() if inside.startswith("/etc/prometheus/rules/")}
     assert rules == set(RULES)
-    configuration = yaml.safe_load(seen["/etc/prometheus/prometheus.yml"].read_text())
-    scraped = configuration["scrape_configs"]
+    scraped = yaml.safe_load(seen["/etc/prometheus/prometheus.yml"].read_text())["scrape_configs"]
     assert [each["job_name"] for each in scraped] == [JOB, API_JOB]
     for each, service in zip(scraped, ("stream-rater", "serve"), strict=True):
         (target,) = each["static_configs"][0]["targets"]

@@ -126,8 +126,7 @@ def test_nothing_is_missed_while_old_events_are_pruned(written: Written) -> None
             written.publish(*(f"p{written.count}" for _ in range(3)), *["q"] * 3)
 
     follow(written, more)
-    expected = {f"p{number}" for number in range(40)} | {"q"}
-    assert expected <= in_index(written)
+    assert {f"p{number}" for number in range(40)} | {"q"} <= in_index(written)
     with closing(connect_reader(written.path)) as reader:
         keys = {event.key.decode() for _, event in events.read_events(reader, 0, 0)}
     assert keys == in_index(written)
@@ -190,8 +189,7 @@ def test_a_first_reading_sends_only_the_newest_events(
     """The feed keeps no more. All of them are in the index."""
     monkeypatch.setattr(follower, "FEED_SIZE", 2)
     written.publish(*"abcde")
-    seen = follow(written)
-    assert len(seen.values) == 2 and len(in_index(written)) == 5
+    assert len(follow(written).values) == 2 and len(in_index(written)) == 5
     assert [msgspec.json.decode(each)["player"] for each in follow(written).values] == ["d", "e"]
 
 

@@ -270,8 +270,7 @@ def test_watch_ends_when_nothing_comes(served: Records) -> None:
     assert (enough.exit_code, enough.stderr) == (0, "")
     fewer = run("watch", "--count", "3", "--wait", "5")
     assert fewer.exit_code == 1 and len(fewer.stdout.splitlines()) == 2
-    reported = "stream-rater: changed: 2 of 3 lines, and no other within 5 s\n"
-    assert fewer.stderr == reported
+    assert fewer.stderr == "stream-rater: changed: 2 of 3 lines, and no other within 5 s\n"
     forever = run("watch", "--wait", "5")
     assert (forever.exit_code, len(forever.stdout.splitlines())) == (0, 2)
 

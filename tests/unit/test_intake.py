@@ -21,7 +21,7 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.rounds.validation import Invalid
 from tests.builders.cases import cases
-from tests.builders.pending import pending_of
+from tests.builders.machines import pending_of
 from tests.rounds import as_json
 
 WINDOW, WAVE = 5, 6
@@ -59,8 +59,7 @@ def test_duplicates_within_the_window(verdicts: RecordValidator) -> None:
 def test_who_takes_an_id(verdicts: RecordValidator) -> None:
     """A rejected round takes none; one that rates nobody does. Ids are unique per ladder."""
     bad = {"player": "ann", "rank": 0}, {"player": "bob", "rank": 1}
-    spoilt = as_json(*bad, round_id="r", ladder="a")
-    assert verdict(verdicts, 0, spoilt) == "bad-rank"
+    assert verdict(verdicts, 0, as_json(*bad, round_id="r", ladder="a")) == "bad-rank"
     assert verdict(verdicts, 1, named("r")) == "valid"
     assert verdict(verdicts, 2, named("r", "b")) == "valid"
     nobody = [{"player": p, "dnf": True} for p in ("ann", "bob")]

@@ -141,8 +141,7 @@ def test_a_change_of_the_display(judge: Judged) -> None:
         run = replace(RUN, redisplayed={body["ladder"]: offset})
         assert judge(whole(other, run=run)).clean == right
     run = replace(RUN, redisplayed={body["ladder"]: body["offset"]})
-    skewed = put(some, i, edited(some[i], previous_mu=7.0))
-    assert rules(judge(whole(skewed, run=run))) == {"chain"}
+    assert rules(judge(whole(put(some, i, edited(some[i], previous_mu=7.0)), run=run))) == {"chain"}
 
 
 def test_two_readers(judge: Judged) -> None:

@@ -296,8 +296,7 @@ def test_probability_and_gradient() -> None:
         logarithm = MODELS[model][0](ratings, ranked_ones, g)
         expected = ln_probability(model, ratings, ranked_ones)
         assert logarithm == pytest.approx(expected, abs=REFERENCE), (model, x)
-        of_order = partial(ln_probability, model, ranked=ranked_ones)
-        due = differences(of_order, ratings)
+        due = differences(partial(ln_probability, model, ranked=ranked_ones), ratings)
         assert g.tolist() == pytest.approx(due, abs=REFERENCE), (model, x)
         assert sum(g) == pytest.approx(0.0, abs=REFERENCE), (model, x)
 

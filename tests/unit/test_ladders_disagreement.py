@@ -217,8 +217,7 @@ def test_that_a_ladder_is_unknown_is_recorded() -> None:
     """Apart from what older releases read. A file that knows it from 0 on contradicts it."""
     (note,) = encode_histories("noted", {"m": UNKNOWN, FILE_LIMITS: ["0:8 bytes"]})
     assert msgspec.json.decode(note)["histories"] == {}
-    empty = b'{"kind": "noted", "histories": {"m": []}}'
-    log = added_up([empty, note])
+    log = added_up([b'{"kind": "noted", "histories": {"m": []}}', note])
     assert (log.of("m"), log.of(FILE_LIMITS)) == (UNKNOWN, ("0:8 bytes",))
     assert (log.ladders, log.unknown, log.recorded) == ([], ["m"], ["m", FILE_LIMITS])
     known = (*UNKNOWN, "30:x")

@@ -16,8 +16,7 @@ from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
 from stream_rater.places import live_beliefs
 from stream_rater.places.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs
 from stream_rater.places.memory import MemoryPlace
-from stream_rater.rating import record
-from stream_rater.rating.model import newcomers
+from tests.builders.machines import a_belief
 
 PARTITIONS, SHARDS = 3, 2
 FILE = """
@@ -29,13 +28,6 @@ sigma_limit = 80
 from_offset = 100
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, initial_mu = 500 }
 """
-
-
-def a_belief(last: int) -> bytes:
-    """The belief of somebody whom this offset changed last."""
-    beliefs = newcomers(1, 1, 1600.0, 80.0, coded=True)
-    beliefs.header["last"], beliefs.header["rounds"] = last, 3
-    return record.encode(beliefs)[0]
 
 
 class Rated(MemoryPlace):
@@ -109,7 +101,7 @@ def test_a_ladder_that_is_not_rated_yet(tmp_path: Path) -> None:
 
 def test_a_belief_that_is_older_than_what_was_published(place: Rated) -> None:
     """The player would count as a newcomer, or have an old rating. A newer belief is used."""
-    place.give("ann", a_belief(10))
+    place.give("ann", a_belief(1600.0, last=10, rounds=3))
     for published in ({}, {"ann": 9}, {"ann": 10}):
         found = place.live.of("l", ["ann", "eve"], published=published).pool
         assert found.find("ann") is not None and found.find("eve") is None
@@ -133,14 +125,14 @@ def test_a_shard_whose_rebuild_is_unfinished(place: Rated) -> None:
 
 def test_shards_that_are_added_while_the_process_runs(place: Rated) -> None:
     """Beliefs are looked for in the new shards; a rebuild in between refuses the question."""
-    place.give("ann", a_belief(10))
+    place.give("ann", a_belief(1600.0, last=10, rounds=3))
     assert place.live.of("l", ["ann"]).pool.find("ann") is not None
     place.log.add_shards(5)
     place.stored = 7
     place.store.beliefs.clear()  # from the old shard
     with pytest.raises(LayoutMismatch, match="7"):
         place.live.of("l", ["ann"])
-    place.give("ann", a_belief(10))
+    place.give("ann", a_belief(1600.0, last=10, rounds=3))
     place.now_s = live_beliefs.REFRESH_S + 0.1
     asked = list[int]()
     place.on_read = asked.extend

@@ -81,8 +81,7 @@ def test_a_rounds_way_through_the_log(out: io.StringIO) -> None:
         {"role": "estimator", "ladder": "ranked-eu", "round": name, "partition": 0, "offset": i}
         for i, name in enumerate(("r-1", "r-2"))
     ]
-    applied = lines(out, "beliefs applied")
-    assert applied == [
+    assert lines(out, "beliefs applied") == [
         {"role": "updater", "shard": 2, "offset": i, "applied": 2, "repeated": 0} for i in (1, 2)
     ]
 

@@ -12,25 +12,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from local import background, processes, system
+from local import background, processes, system, tools
 from local.processes import Launch, Server, free_port, start_on
 from local.redis_node import ADVISED
 from local.servers import LocalServerError, main
-from local.tools import (
-    KAFKA_VARIABLE,
-    PROMETHEUS_VARIABLE,
-    REDIS_VARIABLE,
-    ROOT,
-    find_redis_server,
-    given_address,
-)
 
 PORTS = {"kafka": 9092, "redis": 6379, "prometheus": 9090}
 
 Up = Callable[..., list[str]]
 
 needs_redis = pytest.mark.skipif(
-    given_address(REDIS_VARIABLE) is not None and find_redis_server() is None,
+    tools.given_address(tools.REDIS_VARIABLE) is not None and tools.find_redis_server() is None,
     reason="a Redis is given, none is installed here",
 )
 
@@ -51,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[st
     monkeypatch.setattr(background, "_start", start)
     monkeypatch.setattr(background, "stop_process", lambda *_: True)
     monkeypatch.setattr(background, "port_is_free", lambda _: True)
-    for variable in (KAFKA_VARIABLE, REDIS_VARIABLE, PROMETHEUS_VARIABLE):
+    for variable in (tools.KAFKA_VARIABLE, tools.REDIS_VARIABLE, tools.PROMETHEUS_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
     yield names
 
@@ -83,7 +75,7 @@ def test_what_is_exported_is_what_clients_take(
         "export STREAM_RATER_REDIS=redis://127.0.0.1:6379",
         "export PROMETHEUS=http://127.0.0.1:9090",
     ]
-    assert given_address(REDIS_VARIABLE) == "127.0.0.1:6379"
+    assert tools.given_address(tools.REDIS_VARIABLE) == "127.0.0.1:6379"
     assert main(["status"]) == 0
     assert "(process " in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
@@ -151,7 +143,7 @@ def a_launch(directory: Path, *command: str, answers: Callable[[int], bool]) -> 
 
 def python_script(text: str) -> "subprocess.Popen[str]":
     """A Python of its own that runs a text; its output is a pipe."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "deploy" / "tools")}
+    environment = {**os.environ, "PYTHONPATH": str(tools.ROOT / "deploy" / "tools")}
     return subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -15,12 +15,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
-from stream_rater.contract.corrections import (
-    EVENT_TYPE,
-    CorrectionsApplied,
-    PlayerRemoved,
-    name_of,
-)
+from stream_rater.contract import corrections
 from stream_rater.contract.events import (
     LEAST_BYTES,
     MAX_ID_BYTES,
@@ -50,10 +45,9 @@ from stream_rater.replay.rating_changes import rating_changed
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases
-from tests.builders.last_parts import as_last
-from tests.builders.machines import RULE, part
+from tests.builders.machines import RULE, as_last, part
 from tests.rounds import as_json, ranked
-from tests.unit.test_restated_corrections import log_of
+from tests.unit.test_ladders_disagreement import added_up
 
 MESSAGE = schema.encode(part((7, "ab"), (9, "c")))
 VALID = f"00-{1:032x}-{2:016x}-01"
@@ -224,8 +218,7 @@ def test_the_quick_way_makes_the_same() -> None:
             for last in range(first, len(rows) + 1):
                 cut = slice(first, last)
                 assert published(rows, numbers, counts, cut) == events[cut], players
-    none = np.empty(0, np.int64)
-    assert published(rows.take(none), numbers[:0], counts[:0], slice(0, 0)) == []
+    assert published(rows.take(np.empty(0, np.int64)), numbers[:0], counts[:0], slice(0, 0)) == []
 
 
 def test_an_offset_ends_the_event() -> None:
@@ -338,7 +331,7 @@ def test_correction_parts_with_full_records() -> None:
     """5,000 players of one shard with the longest ids, and as long a history as a record has."""
     players = [long_id(number) for number in range(ROWS_PER_PART)]
     some = ChangedPlayers(players, [FULL_RECORD] * ROWS_PER_PART)
-    removed = PlayerRemoved(ladder=long_id(0), player=long_id(1))
+    removed = corrections.PlayerRemoved(ladder=long_id(0), player=long_id(1))
     queued = QueuedCorrection(Record(0, 7, None), removed)
     work = work_on(queued)
     found = [belief_parts.encode_correction(work._part(some, rows)) for rows in cut(work, some)]
@@ -371,8 +364,8 @@ def test_the_largest_rating_change() -> None:
 def test_the_largest_rejection() -> None:
     """The whole record, and headers of which each has a bound."""
     headers = (
-        ("content-type", b"t" * 10**6), (EVENT_TYPE, b"e" * 10**6), ("other", b"o" * 10**6),
-        *TRACED,
+        ("content-type", b"t" * 10**6), (corrections.EVENT_TYPE, b"e" * 10**6),
+        ("other", b"o" * 10**6), *TRACED,
     )  # fmt: skip
     record = Record(0, 7, b"v" * 3_000_000, headers, key=b"k" * 2_000_000)
     with pytest.raises(Exception, match="none of") as raised:
@@ -401,7 +394,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 def test_the_note_of_a_correction_is_small(kind: str) -> None:
     """It is small whatever the reason is, and whatever the fields are that are validated later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
-    record = Record(0, 7, to_json(fields), ((EVENT_TYPE, kind.encode()),), 4e9)
+    record = Record(0, 7, to_json(fields), ((corrections.EVENT_TYPE, kind.encode()),), 4e9)
     queued = QueuedCorrection(record, decode(record, ANY_LADDER))
     work = work_on(queued)
     if kind == "season-started":
@@ -414,21 +407,23 @@ def test_the_note_of_a_correction_is_small(kind: str) -> None:
 def test_notes_fit() -> None:
     """Of thousands of removals, and of long histories. Headers have room beside a message."""
     removed = [
-        PlayerRemoved(ladder=long_id(0), player=long_id(number), reason="r" * 1000)
+        corrections.PlayerRemoved(ladder=long_id(0), player=long_id(number), reason="r" * 1000)
         for number in range(2500)
     ]
-    every = enumerate([*removed, CorrectionsApplied(ladder=long_id(0))])
-    wave = [RecordedCorrection(at, name_of(each), Raw(to_json(each)), 5000) for at, each in every]
+    wave = [
+        RecordedCorrection(at, corrections.name_of(each), Raw(to_json(each)), 5000)
+        for at, each in enumerate([*removed, corrections.CorrectionsApplied(ladder=long_id(0))])
+    ]
     messages = encode_corrections({long_id(0): wave, "b": wave[:1]})
     assert max(map(len, messages)) <= MOST_BYTES
     assert len(messages) > 4
-    assert log_of(*messages).corrections == {long_id(0): wave, "b": wave[:1]}
+    assert added_up(messages).corrections == {long_id(0): wave, "b": wave[:1]}
     later = (f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
     history = (*UNKNOWN, *later)
     histories = {long_id(number, "\x01"): history for number in range(1000)}
     messages = encode_histories("noted", histories)
     assert len(messages) > 5
     assert max(map(len, messages)) <= MOST_BYTES
-    log = log_of(*messages)
+    log = added_up(messages)
     assert {ladder: log.in_force(ladder) for ladder in log.ladders} == histories
     assert MOST_BYTES + HEADERS_BYTES < LEAST_BYTES

@@ -13,20 +13,8 @@ from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import UnknownPart
-from stream_rater.rating import levels
+from stream_rater.rating import levels, parameters
 from stream_rater.rating.model import Wave
-from stream_rater.rating.parameters import (
-    BadParameters,
-    Bar,
-    EloMMR,
-    Glicko,
-    RatingConfig,
-    Season,
-    TrueSkill,
-    TwoMoment,
-    fingerprint,
-    from_builtins,
-)
 from stream_rater.rating.wins import Believed, deviations, of_round
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
@@ -35,12 +23,14 @@ from tests.builders.machines import part
 from tests.rounds import as_json, ranked, read
 from tests.unit.test_season import sessions
 
-CONFIG = TwoMoment(
+CONFIG = parameters.TwoMoment(
     newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0, inexperience=0.0
 )
 
 
-def means(config: RatingConfig, mu: list[float], sigma: list[float], rounds: list[int]) -> Floats:
+def means(
+    config: parameters.RatingConfig, mu: list[float], sigma: list[float], rounds: list[int]
+) -> Floats:
     """Where players begin a round in which each plays alone."""
     return levels.of_newcomers(
         config, np.arange(len(mu) + 1), np.ones(len(mu)), np.array(mu), np.array(sigma),
@@ -48,7 +38,7 @@ def means(config: RatingConfig, mu: list[float], sigma: list[float], rounds: lis
     )  # fmt: skip
 
 
-def unchanged(config: RatingConfig) -> bool:
+def unchanged(config: parameters.RatingConfig) -> bool:
     """Whether a newcomer who meets somebody known begins at the initial rating."""
     mu, alone = np.array([1500.0, 1900.0]), np.array([0, 1, 2])
     return levels.of_newcomers(config, alone, np.ones(2), mu, mu, np.array([0, 1])) is mu
@@ -99,10 +89,14 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
 def test_other_systems_do_if_they_are_configured_to() -> None:
     """By default, and without an uncertainty, newcomers begin at the initial rating."""
     given: Any = {"beta": 200.0, "sigma_drift": 35.0}
-    for config in (Glicko(**given), Bar(**given), TrueSkill(**given, draw_margin=1.0)):
+    for config in (
+        parameters.Glicko(**given),
+        parameters.Bar(**given),
+        parameters.TrueSkill(**given, draw_margin=1.0),
+    ):
         assert unchanged(config)
         placing: Any = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
-        assert fingerprint(placing) != fingerprint(config)
+        assert parameters.fingerprint(placing) != parameters.fingerprint(config)
         after = []
         for each in (config, placing):
             pool = Pool(Ladder(rating=each))
@@ -111,14 +105,14 @@ def test_other_systems_do_if_they_are_configured_to() -> None:
             pool.rate(read(each, *ranked([1, 2], ["ann", "new"])), 30)
             after.append(float(dict(pool)["new"]["mu"]))
         assert abs(after[0] - after[1]) > 10.0, config
-    assert unchanged(EloMMR(weight_limit=0.2, sigma_limit=80.0))
+    assert unchanged(parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0))
     for name, value in (
         ("newcomer_field", 1.1),
         ("newcomer_field", -0.1),
         ("newcomer_offset", 1e10),
     ):
-        with pytest.raises(BadParameters, match=rf"at `\$\.{name}`"):
-            from_builtins({"system": "two-moment", name: value})
+        with pytest.raises(parameters.BadParameters, match=rf"at `\$\.{name}`"):
+            parameters.from_builtins({"system": "two-moment", name: value})
 
 
 def answers(ours: stream_rater.Ladder, names: list[str]) -> list[PlayerAnswer]:
@@ -137,24 +131,28 @@ def test_all_predictions_place_newcomers_alike() -> None:
     ours, names = stream_rater.Ladder("two-moment"), ["ann", "bob", "new", "newer"]
     for _ in range(12):
         ours.rate(["ann", "bob"])
-    dealt, _ = balanced_sides(TwoMoment(), answers(ours, names), 2)
+    dealt, _ = balanced_sides(parameters.TwoMoment(), answers(ours, names), 2)
     assert sorted(sorted(side.players) for side in dealt) == sorted(
         map(sorted, ours.balance(names, teams=2))
     )
     sides = [["ann"], ["new"]]
     placing = ours.predict(sides)
     players = answers(ours, ["ann", "new"])
-    answer = prediction(TwoMoment(), [SideQuestion(players=side) for side in sides], players)
+    answer = prediction(
+        parameters.TwoMoment(), [SideQuestion(players=side) for side in sides], players
+    )
     assert [side.win for side in answer.sides] == placing.win.tolist()
     lines = [as_json(*ranked([1, 2], ["ann", "bob"]), round_id=str(i)) for i in range(12)]
     season, _ = sessions(*lines, as_json(*ranked([1, 2], ["ann", "new"]), round_id="last"))
-    waves = [wave for _, _, wave in Contender(TwoMoment()).rate(season) if wave is not None]
+    waves = [
+        wave for _, _, wave in Contender(parameters.TwoMoment()).rate(season) if wave is not None
+    ]
     seen = dict(zip(waves[-1].rounds[-2:].tolist(), waves[-1].mu[-2:].tolist(), strict=True))
     known = Believed(*(np.array([getattr(p, n) for p in players]) for n in Believed._fields))
-    placed = msgspec.structs.replace(TwoMoment(), inexperience=0.0)
+    placed = msgspec.structs.replace(parameters.TwoMoment(), inexperience=0.0)
     assert seen[0] == pytest.approx(placed.initial_mu + deviations(placed, known, 2)[1])
     plain = of_round(
-        msgspec.structs.replace(TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
+        msgspec.structs.replace(parameters.TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
         np.array([0, 1, 2]), np.ones(2), known,
     )  # fmt: skip
     assert plain.win[1] > placing.win[1], "150 points below the field, of which ann is all"
@@ -162,11 +160,11 @@ def test_all_predictions_place_newcomers_alike() -> None:
 
 def test_a_season_does_not_hide_it() -> None:
     """Its first round draws those whose previous mu is that of before, and no newcomers."""
-    config = TwoMoment()
+    config = parameters.TwoMoment()
     pool = Pool(Ladder(rating=config))
     pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
     before = dict(pool)["ann"]["mu"]
-    pool.start_season(Season(1, 0.5, 200.0))
+    pool.start_season(parameters.Season(1, 0.5, 200.0))
     standings = read(config, *ranked([2, 1], ["ann", "new"]))
     rows = pool.rows(standings.batch.names)
     result = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([1]))

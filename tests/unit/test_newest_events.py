@@ -25,9 +25,8 @@ from stream_rater.operations.rewriting import Mentions, Pseudonym
 from stream_rater.pipeline.ports import Event
 from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
-from stream_rater.rating import record as belief_record
-from stream_rater.rating.model import newcomers
 from tests.builders.cases import cases
+from tests.builders.machines import a_belief
 from tests.builders.memory_places import an_empty_place
 from tests.unit.test_event_contract import CHANGED
 
@@ -151,18 +150,9 @@ def test_an_erasure_leaves_the_newest_event_last() -> None:
 HOME = 4
 
 
-def a_chain(count: int) -> list[Any]:
-    """Fields of events of which each goes on from the one before."""
-    return [{"mu": 1500.0 + n, "previous_mu": 1499.0 + n, "offset": 10 * n} for n in range(count)]
-
-
-def a_belief(rounds: int, mu: float) -> bytes:
-    beliefs = newcomers(1, 1, mu, 80.0, coded=True)
-    beliefs.header["rounds"] = rounds
-    return belief_record.encode(beliefs)[0]
-
-
-CHAIN = a_chain(9)
+CHAIN: list[Any] = [
+    {"mu": 1500.0 + n, "previous_mu": 1499.0 + n, "offset": 10 * n} for n in range(9)
+]  # Of events of which each goes on from the one before.
 # What partitions have, the rounds of the belief, the numbers of the events that are shown, and
 # whether others than the player's own were searched.
 PLACES: list[tuple[dict[int, list[int]], int, list[int], bool]] = [
@@ -194,7 +184,7 @@ def test_inspect_finds_events_outside_of_the_players_partition(
         return read(shard, key, count, within_s)
 
     place.last_events = asking  # type: ignore[method-assign]
-    found, _ = _last_events(place, b"key", HOME, a_belief(rounds, CHAIN[8]["mu"]))
+    found, _ = _last_events(place, b"key", HOME, a_belief(CHAIN[8]["mu"], rounds=rounds))
     assert [*map(offset_of, found)] == [
         CHAIN[n]["offset"] for n in shown[-max(1, min(LAST_ROUNDS, rounds)) :]
     ]

@@ -475,8 +475,7 @@ def test_a_file_must_be_what_it_was(write: Write) -> None:
     path = write("a.jsonl", duels(12))
     ladder.rate_file(path)
     before, correction = state(ladder), write("b.jsonl", [*duels(3, first=20), VOIDED])
-    text = path.read_bytes()
-    path.write_bytes(text + b"\n")
+    path.write_bytes(path.read_bytes() + b"\n")
     with pytest.raises(OSError, match=r"a.jsonl: has changed since it was rated"):
         ladder.rate_file(correction)
     path.unlink()

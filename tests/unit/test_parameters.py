@@ -14,36 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stream_rater
-from stream_rater.config.ladders import (
-    Change,
-    Ladder,
-    Ladders,
-    any_ladder,
-    cautions_of,
-    say_cautions,
-)
+from stream_rater.config import ladders
 from stream_rater.contract.record import Record
 from stream_rater.operations.rate import rate
-from stream_rater.rating import stages
+from stream_rater.rating import parameters, stages
 from stream_rater.rating.elo_mmr import performance
 from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances
 from stream_rater.rating.model import NEVER, Beliefs, Evidence, newcomers
-from stream_rater.rating.parameters import (
-    DEFAULT_KEPT,
-    BadParameters,
-    Codeforces,
-    EloMMR,
-    EloR,
-    Glicko,
-    MinusSigma,
-    RatingConfig,
-    Topcoder,
-    TrueSkill,
-    TwoMoment,
-    fingerprint,
-    from_builtins,
-    from_json,
-)
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
@@ -56,22 +33,22 @@ PAIR = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54}
 @given(st.floats(1e-3, 1e3), st.floats(1e-2, 1e3), st.floats(1.0, 1e3), st.floats(1e-3, 1e6))
 def test_both_forms_are_the_same_pair(w: float, s: float, beta: float, gamma: float) -> None:
     """gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 for (weight_limit, sigma_limit) = (w, s)."""
-    found = EloMMR(beta=math.sqrt(1.0 + 1.0 / w) * s, gamma=math.sqrt(w) * s)
+    found = parameters.EloMMR(beta=math.sqrt(1.0 + 1.0 / w) * s, gamma=math.sqrt(w) * s)
     # relative: squares and roots; where w is large, 1 + 1/w forgets digits of 1/w
     assert (w, s) == pytest.approx(found.limits, rel=1e-14 * (1.0 + w))
-    w, s = EloMMR(beta=beta, gamma=gamma).limits
+    w, s = parameters.EloMMR(beta=beta, gamma=gamma).limits
     pair = math.sqrt(1.0 + 1.0 / w) * s, math.sqrt(w) * s
     assert pair == pytest.approx((beta, gamma), rel=1e-13)
 
 
 def test_defaults() -> None:
     """Those of the contract; history is the service's K. The pair is taken as it stands."""
-    found = from_json(msgspec.json.encode(PAIR))
-    assert isinstance(found, EloMMR) and found.limits == (0.23, 54.0)
-    assert found == EloMMR(weight_limit=0.23, sigma_limit=54.0)
+    found = parameters.from_json(msgspec.json.encode(PAIR))
+    assert isinstance(found, parameters.EloMMR) and found.limits == (0.23, 54.0)
+    assert found == parameters.EloMMR(weight_limit=0.23, sigma_limit=54.0)
     assert (found.initial_mu, found.initial_sigma, found.provisional_rounds) == (1500, 350, 5)
     assert (found.ties, found.drift_per_day, found.newcomer_weights) == ("full", 0.0, ())
-    assert (found.history, found.kept, found.skip_all_tied) == (20, DEFAULT_KEPT, False)
+    assert (found.history, found.kept, found.skip_all_tied) == (20, parameters.DEFAULT_KEPT, False)
 
 
 def test_json_and_tables_agree() -> None:
@@ -80,13 +57,20 @@ def test_json_and_tables_agree() -> None:
         **PAIR, "rho": "inf", "ties": "split", "history": "full", "newcomer_weights": [2, 1.5],
         "display": {"minus_sigma": 3}, "floor": 0, "drift_per_day": 4,
     }  # fmt: skip
-    found = from_builtins(table)
-    assert found == from_json(msgspec.json.encode(table))
-    assert isinstance(found, EloMMR)
+    found = parameters.from_builtins(table)
+    assert found == parameters.from_json(msgspec.json.encode(table))
+    assert isinstance(found, parameters.EloMMR)
     assert (found.momentum, found.kept) == (math.inf, 0)
-    assert found.display == MinusSigma(minus_sigma=3.0)
-    prints = [fingerprint(from_builtins(each)) for each in (PAIR, dict(reversed(PAIR.items())))]
-    assert prints[0] == prints[1] != fingerprint(from_builtins({**PAIR, "rho": 0.5}))
+    assert found.display == parameters.MinusSigma(minus_sigma=3.0)
+    prints = [
+        parameters.fingerprint(parameters.from_builtins(each))
+        for each in (PAIR, dict(reversed(PAIR.items())))
+    ]
+    assert (
+        prints[0]
+        == prints[1]
+        != parameters.fingerprint(parameters.from_builtins({**PAIR, "rho": 0.5}))
+    )
     assert len(prints[0]) == 16
 
 
@@ -108,18 +92,18 @@ def test_nonsense_is_refused_with_its_place() -> None:
         ({"weight_limit": None}, "either"), ({"weight_limit": None, "beta": 200}, "either"),
     ]  # fmt: skip
     for change, place in nonsense:
-        with pytest.raises(BadParameters) as refusal:
-            from_builtins({**PAIR, **change})
+        with pytest.raises(parameters.BadParameters) as refusal:
+            parameters.from_builtins({**PAIR, **change})
         assert place in str(refusal.value) and "\n" not in str(refusal.value), change
     for data in (b"", b"{", b"[]", b"null", b"{}", b"\xff", b'{"system":"elo"}'):
-        with pytest.raises(BadParameters):
-            from_json(data)
+        with pytest.raises(parameters.BadParameters):
+            parameters.from_json(data)
 
 
-CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
+CONFIG = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
 
 
-def config(**fields: Any) -> EloMMR:
+def config(**fields: Any) -> parameters.EloMMR:
     return msgspec.structs.replace(CONFIG, **fields)
 
 
@@ -127,14 +111,16 @@ def test_the_displayed_rating() -> None:
     """mu - 2 (sigma - sigma_limit) unless the ladder says otherwise, and not below its floor."""
     for changed, expected in (
         (config(), 1560.0), (config(display="mu"), 1600.0),
-        (config(display=MinusSigma(minus_sigma=3.0)), 1600.0 - 3.0 * 100.0),
+        (config(display=parameters.MinusSigma(minus_sigma=3.0)), 1600.0 - 3.0 * 100.0),
         (config(floor=1590.0), 1590.0), (config(floor=1500.0), 1560.0),
     ):  # fmt: skip
         rule = rule_of(changed)
         assert expected == rule.rating(1600.0, 100.0), changed
         found = rule.rating(np.full(2, 1600.0), np.full(2, 100.0)).tolist()
         assert [expected] * 2 == found, changed
-    by_spread = EloMMR(beta=math.sqrt(1.0 + 1.0 / 0.2) * 80.0, gamma=math.sqrt(0.2) * 80.0)
+    by_spread = parameters.EloMMR(
+        beta=math.sqrt(1.0 + 1.0 / 0.2) * 80.0, gamma=math.sqrt(0.2) * 80.0
+    )
     assert rule_of(by_spread).rating(1600.0, 100.0) == pytest.approx(1560.0, abs=1e-9)
 
 
@@ -148,7 +134,7 @@ def test_a_law_travels() -> None:
         assert rule == msgspec.json.decode(msgspec.json.encode(rule), type=RatingRule)
         assert rule == msgspec.msgpack.decode(msgspec.msgpack.encode(rule), type=RatingRule)
         assert (rule.kept, rule.floor, rule.provisional_rounds) == (0, 100.0, 5)
-        assert rule.config == fingerprint(conf)
+        assert rule.config == parameters.fingerprint(conf)
 
 
 def test_rows_and_their_books() -> None:
@@ -181,25 +167,29 @@ def test_a_ladder_warns_where_it_is_made(
         stream_rater.Ladder("two-moment")
     file = tmp_path / "rounds.jsonl"
     file.write_bytes(as_json() + b"\n")
-    rate(file, any_ladder(Topcoder()), tmp_path / "out.jsonl", None, records=False)
+    rate(
+        file, ladders.any_ladder(parameters.Topcoder()), tmp_path / "out.jsonl", None, records=False
+    )
     assert capsys.readouterr().err.startswith("warning: ladder '*': system topcoder: ")
 
 
 def test_what_a_file_of_ladders_warns_of() -> None:
     """Each text once, with the first ladder that it holds for; also of what is to hold later."""
-    moving, still = (Glicko(beta=200.0, sigma_drift=drift) for drift in (35.0, 0.0))
-    found = cautions_of(Ladders(ladders={
-        "a": Ladder(rating=Topcoder()), "b": Ladder(rating=Topcoder(weight_limit=0.3)),
-        "c": Ladder(rating=moving, changes=(Change(from_offset=9, rating=still),)),
-        "d": Ladder(rating=CONFIG), "e": Ladder(rating=Codeforces(beta=200.0, weight=0.2)),
+    moving, still = (parameters.Glicko(beta=200.0, sigma_drift=drift) for drift in (35.0, 0.0))
+    found = ladders.cautions_of(ladders.Ladders(ladders={
+        "a": ladders.Ladder(rating=parameters.Topcoder()),
+        "b": ladders.Ladder(rating=parameters.Topcoder(weight_limit=0.3)),
+        "c": ladders.Ladder(rating=moving, changes=(ladders.Change(from_offset=9, rating=still),)),
+        "d": ladders.Ladder(rating=CONFIG),
+        "e": ladders.Ladder(rating=parameters.Codeforces(beta=200.0, weight=0.2)),
     }))  # fmt: skip
     assert [each[:10] for each in found] == ["ladder 'a'", "ladder 'c'", "ladder 'e'"]
     assert "by 0.85 points a player" in found[2]
 
 
-def said_of(config: RatingConfig, places: Sequence[int], count: int = 100) -> list[str]:
+def said_of(config: parameters.RatingConfig, places: Sequence[int], count: int = 100) -> list[str]:
     """What is said of so many such rounds, which are looked at in two calls."""
-    decoder = RoundDecoder(any_ladder(config))
+    decoder = RoundDecoder(ladders.any_ladder(config))
     values = [as_json(*ranked(places), round_id=f"r{i}") for i in range(count)]
     rounds, _ = decoder.decode([
         Record(0, i, value, received_s=math.inf) for i, value in enumerate(values)
@@ -213,7 +203,7 @@ def said_of(config: RatingConfig, places: Sequence[int], count: int = 100) -> li
 
 def test_what_rounds_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Once a ladder: of ties at one end, and of more places than TrueSkill's scale has (38)."""
-    for config in (CONFIG, EloR(), TwoMoment()):
+    for config in (CONFIG, parameters.EloR(), parameters.TwoMoment()):
         for places, way in (([1, 2, 2], "rises"), ([1, 0, 0], "rises"), ([1, 1, 3], "falls")):
             (text,) = said_of(config, places)
             assert text.startswith("ladder 'ranked-eu': many sides tie for ") and f" {way}." in text
@@ -221,9 +211,9 @@ def test_what_rounds_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture
             assert said_of(config, places) == []
         assert said_of(config, [1, 2, 2], 99) == []
     apart = msgspec.structs.replace(CONFIG, dnf="not-compared")
-    for quiet in (Glicko(beta=200.0, sigma_drift=35.0), apart):
+    for quiet in (parameters.Glicko(beta=200.0, sigma_drift=35.0), apart):
         assert said_of(quiet, [1, 0, 0]) == []
-    trueskill = TrueSkill(beta=175.0, sigma_drift=3.5, draw_margin=31.1)
+    trueskill = parameters.TrueSkill(beta=175.0, sigma_drift=3.5, draw_margin=31.1)
     (text,) = said_of(trueskill, range(1, 40), 4)
     assert "a round has 39 places, each 2 * draw_margin above the next: more than 38 leave" in text
     assert said_of(trueskill, range(1, 39), 4) == said_of(trueskill, [1, 2] * 40, 4) == []
@@ -234,12 +224,12 @@ def test_what_rounds_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture
     file = tmp_path / "rounds.jsonl"
     lines = [as_json(*ranked([1, 2, 2]), round_id=f"r{i}") + b"\n" for i in range(300)]
     file.write_bytes(b"".join(lines))
-    rate(file, any_ladder(CONFIG), tmp_path / "out.jsonl", None, records=False)
+    rate(file, ladders.any_ladder(CONFIG), tmp_path / "out.jsonl", None, records=False)
     assert (
         capsys.readouterr().err.count("warning: ladder 'ranked-eu': many sides tie for last") == 1
     )
     said = list[str]()
-    say_cautions(any_ladder(Topcoder()), said.append)
+    ladders.say_cautions(ladders.any_ladder(parameters.Topcoder()), said.append)
     warnings.warn("what rounds do", stacklevel=1)
     assert said[0].startswith("ladder '*': system topcoder") and said[1:] == ["what rounds do"]
 
@@ -247,7 +237,7 @@ def test_what_rounds_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture
 # --- stage 1 --------------------------------------------------------------------------------------
 
 C = math.pi / math.sqrt(3.0)
-STAGE_1 = EloMMR(weight_limit=0.25, sigma_limit=80.0, rho=1.0)
+STAGE_1 = parameters.EloMMR(weight_limit=0.25, sigma_limit=80.0, rho=1.0)
 BETA2, GAMMA2 = (1.0 + 1.0 / 0.25) * 6400.0, 0.25 * 6400.0
 
 
@@ -259,7 +249,7 @@ def veterans(mu: list[float], sigma: list[float]) -> Beliefs:
 
 
 def evidence(
-    beliefs: Beliefs, *standings: Any, config: EloMMR = STAGE_1, **fields: Any
+    beliefs: Beliefs, *standings: Any, config: parameters.EloMMR = STAGE_1, **fields: Any
 ) -> Evidence:
     """Of one round whose players are the beliefs, in order of place."""
     return stages.estimate(config, wave_of([read(config, *standings, **fields)], beliefs.header))

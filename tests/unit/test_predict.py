@@ -43,8 +43,7 @@ def file(tmp_path: Path) -> str:
 
 
 def rated(*words: str) -> dict[str, Line]:
-    lines = done("rate", *words).splitlines()
-    return {each["player"]: each for each in map(json.loads, lines)}
+    return {each["player"]: each for each in map(json.loads, done("rate", *words).splitlines())}
 
 
 def test_the_numbers_of_the_kernels(tmp_path: Path, file: str) -> None:
@@ -280,8 +279,7 @@ def test_predictions_know_the_seats(seated: list[str]) -> None:
     assert "seat" not in answer(*seated, *PAIR)["sides"][0]
     players = answers(found, PAIR)
     asked = [SideQuestion(players=[n], seat=seat) for n, seat in zip(PAIR, there, strict=True)]
-    answered = prediction(found.parameters, asked, players).sides
-    assert [each.win for each in answered] == at_home
+    assert [each.win for each in prediction(found.parameters, asked, players).sides] == at_home
     new = ["x", "y"]
     one = wins(found, new, there)
     assert one == pytest.approx(wins(found, new, back)[::-1], abs=1e-12)

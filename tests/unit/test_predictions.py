@@ -15,19 +15,13 @@ from msgspec import structs
 from stream_rater import InvalidRound, Ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.index.entries import IndexedChange
-from stream_rater.rating import balance, record
+from stream_rater.rating import balance, record, wins
 from stream_rater.rating.balance import deals, even_teams
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill
 from stream_rater.rating.roots import TOLERANCE
 from stream_rater.rating.stages import rule_of
-from stream_rater.rating.wins import (
-    Performances,
-    expected_ranks,
-    performances_of,
-    win_probabilities,
-)
 from stream_rater.runtime.selfcheck import SYSTEMS
 from stream_rater.serve.bodies import ExplainAnswer
 from stream_rater.serve.explaining import explain_belief
@@ -39,8 +33,8 @@ CONFIG = EloMMR(beta=200.0, gamma=50.0)
 NOISE = 200.0**2 + 50.0**2
 
 
-def sides(mu: Sequence[float] | Floats, sigma: Sequence[float] | Floats) -> Performances:
-    return Performances(np.array(mu, np.float64), np.array(sigma, np.float64))
+def sides(mu: Sequence[float] | Floats, sigma: Sequence[float] | Floats) -> wins.Performances:
+    return wins.Performances(np.array(mu, np.float64), np.array(sigma, np.float64))
 
 
 def test_as_often_as_in_a_simulation() -> None:
@@ -53,16 +47,16 @@ def test_as_often_as_in_a_simulation() -> None:
     ):
         rng, count = np.random.default_rng(1), len(some.mu)
         played = rng.normal(some.mu, some.sigma, (DRAWS, count))
-        wins = np.bincount(played.argmax(axis=1), minlength=count) / DRAWS
+        won = np.bincount(played.argmax(axis=1), minlength=count) / DRAWS
         ranks = 1.0 + (-played).argsort(axis=1).argsort(axis=1).mean(axis=0)
         error = 5.0 / math.sqrt(DRAWS)
-        assert win_probabilities(some) == pytest.approx(wins, abs=0.5 * error), count
-        assert expected_ranks(some) == pytest.approx(ranks, abs=error * count / 2.0), count
+        assert wins.win_probabilities(some) == pytest.approx(won, abs=0.5 * error), count
+        assert wins.expected_ranks(some) == pytest.approx(ranks, abs=error * count / 2.0), count
 
 
 def test_a_sides_performance_is_a_teams() -> None:
     """Deviations and variances add up by shares, beta with them (section 3.3)."""
-    found = performances_of(
+    found = wins.performances_of(
         CONFIG, np.array([0, 1, 3]), np.array([1.0, 1.0, 0.5]), np.array([1600.0, 1700.0, 1300.0]),
         np.array([90.0, 80.0, 70.0]),
     )  # fmt: skip
@@ -242,14 +236,12 @@ def a_history(rating: RatingConfig) -> tuple[Beliefs, list[IndexedChange]]:
     rng, published = random.Random(1), []
     for number in range(REMEMBERED):
         ranks = rng.sample(range(1, 5), 4)
-        result = ladder.rate(["ann", "bob", "cy", "dee"], ranks, round_id=f"r{number}")
-        row = result.to_dicts()[0]
+        row = ladder.rate(["ann", "bob", "cy", "dee"], ranks, round_id=f"r{number}").to_dicts()[0]
         published.append(IndexedChange(
             number, f"r{number}", "", row["rank"], row["performance"], row["mu"], row["sigma"],
             row["rating"], row["previous_rating"], number + 1,
         ))  # fmt: skip
-    stored = ladder._rater.pool.belief_bytes("ann")
-    return record.decode([stored], 0, 0.0, 1.0), published
+    return record.decode([ladder._rater.pool.belief_bytes("ann")], 0, 0.0, 1.0), published
 
 
 def explanation(rating: RatingConfig, kept: int = REMEMBERED) -> ExplainAnswer:
@@ -292,8 +284,7 @@ def test_rounds_are_named() -> None:
     count = beliefs.header["count"][0]
     wide = beliefs.factors[0, :count] >> WIDTH_SHIFT > 0
     merged = set(factors_of(beliefs)[0, :count][wide, 0].tolist())
-    found = explanation(SYSTEMS[0]).performances
-    named = [each for each in found if each.rounds]
+    named = [each for each in explanation(SYSTEMS[0]).performances if each.rounds]
     assert merged and not merged & {each.at for each in named}
     assert len(named) > count / 2
     by_round = {each.round_id: each.performance for each in published}

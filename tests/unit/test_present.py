@@ -101,8 +101,7 @@ def test_forms_of_parameters() -> None:
         assert at_start(Present(rating)) == structs.replace(MMR, rho=end)
     (rate,) = Present(Elo(learning_rate=((1000.0, 40.0), (2000.0, 20.0)))).space
     assert rate.start == 30.0
-    growing = Present(structs.replace(MMR, newcomer_weights=(2.0, 4.0)))
-    assert isinstance(at_start(growing), EloMMR)
+    assert isinstance(at_start(Present(structs.replace(MMR, newcomer_weights=(2.0, 4.0)))), EloMMR)
 
 
 def test_ranges_are_in_the_ladders_points() -> None:
@@ -160,8 +159,7 @@ def test_another_system_begins_with_its_first_guess() -> None:
     present = EloMMR(weight_limit=0.2, sigma_limit=80.0, skip_all_tied=True)
     rounds = SEASON[100].rounds
     tied = structs.replace(rounds, place=np.ones_like(rounds.place))
-    all_tied = replace(SEASON[100], rounds=tied)
-    found = proposed(present, [*SEASON[:100], all_tied, *SEASON[101:]])
+    found = proposed(present, [*SEASON[:100], replace(SEASON[100], rounds=tied), *SEASON[101:]])
     assert found.rest == 80 and found.kept == (found.rating == present)
     loses = found.compared[0].difference.mean >= 0.0
     assert found.verdict == NO_DIFFERENCE and found.kept == loses, "log loss decides, not order"

@@ -19,15 +19,7 @@ from stream_rater.pipeline.estimator.progress import (
     most_rows_of,
 )
 from tests.builders.machines import ByHand, Recorder
-from tests.unit.test_estimator import (
-    SHARDS,
-    by_hand,
-    owning,
-    parts_sent,
-    priors,
-    read,
-    round_at,
-)
+from tests.unit import test_estimator as estimating
 
 ANN, BOB = 1 << 20, 2 << 20
 
@@ -149,26 +141,29 @@ def test_rounds_are_looked_at_together() -> None:
 
 def test_how_long_polls_wait() -> None:
     """They slow down while waiting in vain, and gather after a wave of many small rounds."""
-    hand = by_hand(Recorder())
-    owning(hand, 0, ends=(5, 5))
-    read(hand, round_at(0, "a", "b"))
+    hand = estimating.by_hand(Recorder())
+    estimating.owning(hand, 0, ends=(5, 5))
+    estimating.read(hand, estimating.round_at(0, "a", "b"))
     timeouts = []
     for _ in range(1200):
-        priors(hand, applied=4)
+        estimating.priors(hand, applied=4)
         timeouts.append(hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s)
     assert timeouts[0] == BUSY_S
     assert max(timeouts) == timeouts[-1] == 0.1
     assert timeouts == sorted(timeouts)
-    hand = by_hand(Recorder(), wave_players=100)
-    owning(hand, 0)
+    hand = estimating.by_hand(Recorder(), wave_players=100)
+    estimating.owning(hand, 0)
     gathered = []
     offset = 0
     for count in (FEW_ROUNDS, FEW_ROUNDS + 1, FEW_ROUNDS):
-        rounds = [round_at(offset + i, f"{offset + i}x", f"{offset + i}y") for i in range(count)]
+        rounds = [
+            estimating.round_at(offset + i, f"{offset + i}x", f"{offset + i}y")
+            for i in range(count)
+        ]
         offset += count
         gathered.append(hand.answer(ports.Poll, ports.Polled(0.0, records=rounds)).gather_s)
-        priors(hand)
-        parts_sent(hand, *range(len(hand.expect(ports.Scatter).parts)))
+        estimating.priors(hand)
+        estimating.parts_sent(hand, *range(len(hand.expect(ports.Scatter).parts)))
         hand.answer(ports.CommitSource)
     gathered.append(hand.expect(ports.Poll).gather_s)
     assert gathered == [0.0, 0.0, GATHER_S, 0.0]
@@ -179,42 +174,42 @@ def send_pair(
 ) -> None:
     """A wave of one round of two newcomers, whose parts are at this offset."""
     names = names or [f"x{number}", f"y{number}"]
-    read(hand, round_at(number, *names), now_s=now_s)
-    priors(hand)
-    parts_sent(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
+    estimating.read(hand, estimating.round_at(number, *names), now_s=now_s)
+    estimating.priors(hand)
+    estimating.parts_sent(hand, *[number] * len(np.unique(shards_of(names, estimating.SHARDS))))
     hand.answer(ports.CommitSource)
 
 
 def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
     """What comes while two are on their way makes one. A store that stays behind delays briefly."""
-    hand = by_hand(Recorder(), wave_players=2 * module.WAVES_IN_FLIGHT)
-    owning(hand, 0)
+    hand = estimating.by_hand(Recorder(), wave_players=2 * module.WAVES_IN_FLIGHT)
+    estimating.owning(hand, 0)
     for i in range(2 * module.WAVES_IN_FLIGHT):  # until they have as many players as two full ones
         send_pair(hand, i)
-    read(hand, round_at(98, "a", "b"))
-    assert not any(priors(hand, applied=0).players.values())
-    read(hand, round_at(99, "c", "d"))
-    assert not any(priors(hand, applied=1).players.values())
-    read(hand)
-    assert sum(map(len, priors(hand, applied=1).players.values())) == 4
-    hand = by_hand(Recorder(), wave_players=2)
-    owning(hand, 0)
+    estimating.read(hand, estimating.round_at(98, "a", "b"))
+    assert not any(estimating.priors(hand, applied=0).players.values())
+    estimating.read(hand, estimating.round_at(99, "c", "d"))
+    assert not any(estimating.priors(hand, applied=1).players.values())
+    estimating.read(hand)
+    assert sum(map(len, estimating.priors(hand, applied=1).players.values())) == 4
+    hand = estimating.by_hand(Recorder(), wave_players=2)
+    estimating.owning(hand, 0)
     for i in range(module.WAVES_IN_FLIGHT):
         send_pair(hand, i, now_s=10.0)
-    read(hand, round_at(2, "a", "b"), now_s=10.0 + module.LONGEST_IN_FLIGHT_S)
-    assert not any(priors(hand, applied=0).players.values())
-    read(hand, now_s=10.1 + module.LONGEST_IN_FLIGHT_S)
-    assert sum(map(len, priors(hand, applied=0).players.values())) == 2
+    estimating.read(hand, estimating.round_at(2, "a", "b"), now_s=10.0 + module.LONGEST_IN_FLIGHT_S)
+    assert not any(estimating.priors(hand, applied=0).players.values())
+    estimating.read(hand, now_s=10.1 + module.LONGEST_IN_FLIGHT_S)
+    assert sum(map(len, estimating.priors(hand, applied=0).players.values())) == 2
 
 
 def test_polls_do_not_wait_between_pieces_of_a_correction() -> None:
     """Though no round waits. Its record is at offset 1, and is refused in the end."""
-    hand = by_hand(Recorder())
-    owning(hand, 0)
+    hand = estimating.by_hand(Recorder())
+    estimating.owning(hand, 0)
     value, kind = b'{"ladder": "ladder-0", "round_id": "r7"}', b"round-voided"
-    read(hand, Record(0, 1, value, ((EVENT_TYPE, kind),), received_s=4e9))
+    estimating.read(hand, Record(0, 1, value, ((EVENT_TYPE, kind),), received_s=4e9))
     hand.answer(ports.LogStarts, {0: 0})
-    hand.answer(ports.ReadAgain, [round_at(0, "a", "b")])
+    hand.answer(ports.ReadAgain, [estimating.round_at(0, "a", "b")])
     assert hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s == BUSY_S
     hand.answer(ports.ReadAgain, [])
     assert hand.answer(ports.Poll, ports.Polled(0.0)).timeout_s == BUSY_S
@@ -224,19 +219,19 @@ def test_polls_do_not_wait_between_pieces_of_a_correction() -> None:
 
 def test_polls_do_not_wait_while_many_rounds_can_go_on() -> None:
     """Their players are cached. A few rounds are not worth a wave of their own."""
-    hand = by_hand(Recorder(), wave_players=100, cache_bytes=CACHE_BYTES)
-    owning(hand, 0)
+    hand = estimating.by_hand(Recorder(), wave_players=100, cache_bytes=CACHE_BYTES)
+    estimating.owning(hand, 0)
     crowd = [(f"x{i}", f"y{i}") for i in range(FEW_ROUNDS + 1)]
     waits = []
     for number, again in enumerate((crowd[:2], crowd)):
         first = 100 * number
-        rounds = [round_at(first + i, *pair) for i, pair in enumerate([*crowd, *again])]
-        read(hand, *rounds, now_s=float(number))
+        rounds = [estimating.round_at(first + i, *pair) for i, pair in enumerate([*crowd, *again])]
+        estimating.read(hand, *rounds, now_s=float(number))
         while not isinstance(hand.effect, ports.Poll):
             answered(hand)
         waits.append((hand.expect(ports.Poll).timeout_s, hand.expect(ports.Poll).gather_s))
         while hand.expect(ports.Poll).timeout_s != 0.1:
-            read(hand, now_s=float(number))
+            estimating.read(hand, now_s=float(number))
             while not isinstance(hand.effect, ports.Poll):
                 answered(hand)
     assert waits == [(BUSY_S, GATHER_S), (0.0, 0.0)]
@@ -245,15 +240,14 @@ def test_polls_do_not_wait_while_many_rounds_can_go_on() -> None:
 def answered(hand: ByHand) -> None:
     """All goes well: all players are new, or cached."""
     if isinstance(hand.effect, ports.ReadBeliefs):
-        asked = hand.effect.players.items()
         found = {
             s: ports.StoredShard(ports.Position(2**20), [None] * len(players))
-            for s, players in asked
+            for s, players in hand.effect.players.items()
         }
         hand.answer(ports.ReadBeliefs, found)
     elif isinstance(hand.effect, ports.ReadPriors):
-        priors(hand, applied=2**20)
+        estimating.priors(hand, applied=2**20)
     elif isinstance(hand.effect, ports.Scatter):
-        parts_sent(hand, *range(len(hand.effect.parts)))
+        estimating.parts_sent(hand, *range(len(hand.effect.parts)))
     else:
         hand.answer(ports.CommitSource)

@@ -178,11 +178,9 @@ def test_a_rebuild_that_was_given_up() -> None:
         with pytest.raises(InterruptedError):
             fill_store(beliefs_of_fifty(), {}, MARKS, {}, EPOCH, writes)
         for position in store.positions.values():
-            mismatch = Shard.at(position, 3, 1).mismatch(0, 10)
-            assert "rebuild of the store is unfinished" in mismatch
+            assert "rebuild of the store is unfinished" in Shard.at(position, 3, 1).mismatch(0, 10)
     store = unfinished()
-    application = Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS)
-    store.apply(1, application)
+    store.apply(1, Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS))
     with pytest.raises(StoreInUse):
         filled(store)
 

@@ -148,8 +148,7 @@ def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rh
 def test_nothing_is_a_newcomer() -> None:
     """No record is who never played. Factors beyond the capacity are kept, with a row to spare."""
     beliefs = decode(None, capacity=5)
-    fresh = newcomers(1, 5, 1500.0, 350.0)
-    assert fresh.header.tobytes() == beliefs.header.tobytes()
+    assert newcomers(1, 5, 1500.0, 350.0).header.tobytes() == beliefs.header.tobytes()
     assert beliefs.factors.shape == (1, 5)
     assert beliefs.header["last"][0] == NEVER
     full = rated([100.0 * i for i in range(12)], kept=9)

@@ -157,8 +157,7 @@ def test_ladders_are_numbered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_cache, "MOST_LADDERS", 2)
     cache = RecordCache(MIB)
     for ladder in "abcdefg":
-        written = BeliefColumn.of([((ladder, "x"), ladder.encode())])
-        cache.put(1, written)
+        cache.put(1, BeliefColumn.of([((ladder, "x"), ladder.encode())]))
         every = PlayerColumn.of([(each, "x") for each in "abcdefg"])
         found = list(cache.find(np.full(len(every), 1), every))
         for (own, _), each in zip(every, found, strict=True):

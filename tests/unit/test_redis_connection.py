@@ -290,8 +290,7 @@ def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) ->
 
 def as_sent(*words: str | bytes) -> bytes:
     """Words as the client would send them behind a command's name."""
-    whole = b"".join(Connection().pack_command("FCALL", *words))
-    return whole.partition(b"$5\r\nFCALL\r\n")[2]
+    return b"".join(Connection().pack_command("FCALL", *words)).partition(b"$5\r\nFCALL\r\n")[2]
 
 
 def test_not_too_many_at_once() -> None:

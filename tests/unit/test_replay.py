@@ -36,8 +36,7 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests import elo_mmr_oracle as oracle
 from tests.builders.cases import cases
-from tests.builders.lines import a_record, a_seed
-from tests.builders.logs import FailingRecords, ListedRecords
+from tests.builders.lines import FailingRecords, ListedRecords, a_record, a_seed
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.test_bulk_replay import OTHER, a_round
@@ -146,8 +145,7 @@ def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
     rounds[30] = Record(0, 30, b"junk", received_s=4e9)
     replay = Replay(Ladders(ladders=dict.fromkeys("abcd", ladder)), 10)
     for first in range(0, COUNT, at_once):
-        batch = replay.feed(rounds[first : first + at_once])
-        yield from changes_of(batch)
+        yield from changes_of(replay.feed(rounds[first : first + at_once]))
     for name, pool in sorted(replay.pools.items()):
         for player, header in pool:
             yield name, player, header.tobytes()

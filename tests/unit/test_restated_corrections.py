@@ -29,7 +29,6 @@ from stream_rater.pipeline.corrections.correction_validator import (
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, recorded_correction
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
-    LadderLog,
     encode_corrections,
     encode_histories,
     encode_restated_corrections,
@@ -41,8 +40,9 @@ from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.ledger import Base
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases
-from tests.builders.pending import pending_of
+from tests.builders.machines import pending_of
 from tests.rounds import ranked
+from tests.unit.test_ladders_disagreement import added_up
 
 
 def removed(offset: int) -> RecordedCorrection:
@@ -53,23 +53,18 @@ OLD, NEW = [removed(1), removed(2)], [removed(1), removed(3)]
 MANY = [removed(offset) for offset in range(2 * AT_ONCE + 1)]
 
 
-def log_of(*messages: bytes) -> LadderLog:
-    found = LadderLog()
-    for each in messages:
-        found.read(each)
-    return found
-
-
 def test_they_replace_what_was_recorded() -> None:
     """Other ladders' stay, and later ones come behind. A history alone leaves them."""
     before = encode_corrections({"l": OLD, "m": OLD})
     restated = encode_restated_corrections({"l": NEW})
-    log = log_of(*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]}))
+    log = added_up([*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]})])
     assert log.corrections == {"l": [*NEW, removed(9)], "m": OLD}
-    assert log_of(*before, *encode_restated_corrections({"l": []})).corrections == {"m": OLD}
-    log = log_of(*encode_corrections({"l": OLD}), *encode_histories("restated", {"l": ("0:x",)}))
+    assert added_up([*before, *encode_restated_corrections({"l": []})]).corrections == {"m": OLD}
+    log = added_up(
+        [*encode_corrections({"l": OLD}), *encode_histories("restated", {"l": ("0:x",)})]
+    )
     assert log.corrections == {"l": OLD}
-    stored, log = EditsOfLadders(), log_of(*encode_corrections({"l": OLD}))
+    stored, log = EditsOfLadders(), added_up(encode_corrections({"l": OLD}))
     assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p2"]
     log.read(*encode_restated_corrections({"l": NEW}))
     assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p3"]
@@ -82,15 +77,15 @@ def test_none_counts_before_all_are_read() -> None:
     messages = encode_restated_corrections({"l": MANY})
     assert len(messages) == 3
     assert max(map(len, messages)) <= MOST_BYTES
-    log = log_of(*encode_corrections({"l": OLD}))
+    log = added_up(encode_corrections({"l": OLD}))
     for each in messages:
         assert log.corrections == {"l": OLD}
         log.read(each)
     assert log.corrections == {"l": MANY}
     first, _, last = messages
-    assert log_of(*encode_corrections({"l": OLD}), first, last).corrections == {"l": OLD}
+    assert added_up([*encode_corrections({"l": OLD}), first, last]).corrections == {"l": OLD}
     for order in ((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)):
-        log = log_of(*encode_corrections({"l": OLD}), *(messages[i] for i in order))
+        log = added_up([*encode_corrections({"l": OLD}), *(messages[i] for i in order)])
         assert log.corrections == {"l": MANY}, order
 
 
@@ -149,8 +144,8 @@ def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
     ids.add(pending_of([2], ladders=["l"]).rounds)
     standings = msgspec.convert(ranked([1], ["new"]), list[StrictEntry])
     amended = RoundAmended(ladder="l", round_id="r0", standings=standings)
-    corrections: Sequence[Correction] = amended, PlayerRemoved(ladder="l", player="new")
-    polled = [QueuedCorrection(correction_at(20 + i, of), of) for i, of in enumerate(corrections)]
+    both: Sequence[Correction] = amended, PlayerRemoved(ladder="l", player="new")
+    polled = [QueuedCorrection(correction_at(20 + i, of), of) for i, of in enumerate(both)]
     log = LogContext(ANY_LADDER, 10, 1)
     base = Base(NO_EDITS, 0, (), ids)
     for first, expected in ((0, {}), (1, {21: "unknown-player"})):
@@ -160,8 +155,7 @@ def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
         ahead = QueueLookahead(queue, validator, log)
         for each in queue.polled:
             list(ahead.reach(each.record))
-        codes = {at: found[0][1].code for at, found in ahead.rejections.items() if found}
-        assert codes == expected
+        assert {at: found[0][1].code for at, found in ahead.rejections.items() if found} == expected
 
 
 @cases("records", [

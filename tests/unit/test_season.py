@@ -110,8 +110,7 @@ def test_the_first_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
         lines = [*CHAIN[:3], b"{", *CHAIN[3:]]
         for count in (3, 4):
             found = sessions_of(records_of(lines), 100, lambda *_: None, rounds=count)
-            numbers = sorted(n for each in found for n in each.numbers.tolist())
-            assert numbers == list(range(count))
+            assert sorted(n for each in found for n in each.numbers.tolist()) == list(range(count))
 
 
 def test_a_round_is_dealt_into_small_ones() -> None:

@@ -152,8 +152,7 @@ def test_players_of_equal_rating_share_a_rank(path: Path) -> None:
     tied = [a_round(i, ladder=LADDER, standings=standings) for i in range(6)]
     submit(path, [*tied, begins(1)])
     keep(path)
-    found = kept(path, 0)[1]
-    assert [(each.player, each.rank, each.percentile) for each in found] == [
+    assert [(each.player, each.rank, each.percentile) for each in kept(path, 0)[1]] == [
         ("a", 1, 75.0), ("b", 1, 75.0), ("c", 1, 75.0), ("last", 4, 0.0)
     ]  # fmt: skip
 
@@ -202,8 +201,7 @@ def test_what_n_means(path: Path) -> None:
         f"ladder {LADDER!r}: season 7 has not ended; those that have: 0, 3: `stream-rater correct "
         "season` starts the next one, which ends it"
     )
-    printed = keep(path).splitlines()
-    assert printed == [
+    assert keep(path).splitlines() == [
         f"ladder {LADDER!r}, season 0: nobody had played",
         f"ladder {LADDER!r}, season 3: 8 listed players of 8, before offset 25",
     ]
@@ -224,8 +222,7 @@ def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
     assert "season-started: round-completed" in done(*start, "%Y%m", "--data", path)
     behind = "the workers are 1 record behind: nothing was written"
     assert refused(path, "--wait", "0.1").startswith(behind)
-    why = failed(*start, "autumn", "--data", path)
-    assert "give a whole number, or a form of the date" in why
+    assert "give a whole number, or a form of the date" in failed(*start, "autumn", "--data", path)
     assert not seasons_path(path).exists()
 
 

@@ -122,8 +122,7 @@ def test_all_factors_and_the_mode_move_alike() -> None:
         little = 0.0 if config.kept else 1e-9  # numbers of some 2^11 points
         for own, old, new in zip(shift.tolist(), was, performances(beliefs), strict=True):
             assert np.abs(new - old - own).max() <= little, config
-        center = before["center"] + shift
-        assert beliefs.header["center"] == pytest.approx(center, abs=1e-9), config
+        assert beliefs.header["center"] == pytest.approx(before["center"] + shift, abs=1e-9), config
         assert modes(beliefs) - mode == pytest.approx(shift, abs=1e-8), config  # two roots
 
 
@@ -256,8 +255,7 @@ def test_newcomers_are_not_drawn() -> None:
     for config in (MMR, R, SYSTEMS[5]):
         rule = rule_of(config, (Season(1, 0.0, 500.0), HALF))
         beliefs = newcomers(3, 2, 1400.0, 300.0, coded=True)
-        before = drawn(beliefs, rule)
-        assert before.season.tolist() == [0, 0, 0]
+        assert drawn(beliefs, rule).season.tolist() == [0, 0, 0]
         assert beliefs.header["season"].tolist() == [2, 2, 2]
         assert beliefs.header["mu"].tolist() == [1400.0] * 3
         mu, sigma = seasons.seen(rule, newcomers(3, 0, 1400.0, 300.0).header)

@@ -19,8 +19,7 @@ from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from tests.builders.machines import CONFIG
-from tests.builders.pending import SHARDS, pending_of
+from tests.builders.machines import CONFIG, SHARDS, pending_of
 from tests.unit.test_bulk_replay import OTHER, a_round
 
 LADDERS = Ladders(
@@ -66,8 +65,7 @@ def replayed(ladders: Ladders, at_once: int) -> tuple[Replay, list[RatingChanged
 
 
 def records_of(replay: Replay) -> dict[Player, bytes]:
-    pools = replay.pools.items()
-    return {(name, p): pool.belief_bytes(p) for name, pool in pools for p, _ in pool}
+    return {(name, p): pool.belief_bytes(p) for name, pool in replay.pools.items() for p, _ in pool}
 
 
 def test_at_once_as_one_by_one() -> None:
@@ -150,7 +148,6 @@ def test_readers_see_a_season_at_once() -> None:
         replay.start_season("d", season)
     lines = rating_lines("d", pool, records=True)
     assert {line.mu for line in lines} == {1500.0}
-    sigmas = {line.sigma for line in lines}
-    assert min(sigmas) == 250.0
+    assert min({line.sigma for line in lines}) == 250.0
     assert len({line.record for line in lines}) == len(lines)
     assert {line.rating for line in lines if line.sigma == 250.0} == {1500.0 - 2.0 * 250.0}

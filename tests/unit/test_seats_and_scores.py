@@ -43,8 +43,7 @@ def fast(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
 
 def slow(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
     """JSON that the kernel does not read: a name has an escape."""
-    text = as_json(*entries, **fields)
-    return text.replace(b'"ann"', b'"\\u0061nn"'), ()
+    return as_json(*entries, **fields).replace(b'"ann"', b'"\\u0061nn"'), ()
 
 
 def packed(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
@@ -186,8 +185,7 @@ def test_team_mates_of_a_removed_player_keep_theirs() -> None:
     for other in ({"seat": "there"}, {"score": 3}):
         amend = EditsSoFar()
         amend.amend(0, decoded(fast, {**entries[0], **other}, *entries[1:]))
-        changed = amend.edits.count_differences(EditsSoFar().edits, round_, np.zeros(1, np.int64))
-        assert changed == 1
+        assert amend.edits.count_differences(EditsSoFar().edits, round_, np.zeros(1, np.int64)) == 1
     amend = EditsSoFar()
     amend.amend(0, round_)
     assert amend.edits.count_differences(EditsSoFar().edits, round_, np.zeros(1, np.int64)) == 0

@@ -21,8 +21,8 @@ from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Scale, scale_of
 from tests.builders.cases import cases
 from tests.builders.commands import failed, piped, run
+from tests.builders.memory_places import Sent, taking
 from tests.builders.rated_data_files import rate
-from tests.builders.submitters import Sent, taking
 
 TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\n"
 
@@ -82,8 +82,7 @@ def test_newcomers_become_newcomers(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_scales(scale: str, given: tuple[float, float], found: tuple[float, float]) -> None:
     """On a ladder of 1500 and 350."""
-    rating = ANY_LADDER.ladders["*"].rating
-    shift, factor = scale_of(scale, rating).to(Scale(1500.0, 350.0))
+    shift, factor = scale_of(scale, ANY_LADDER.ladders["*"].rating).to(Scale(1500.0, 350.0))
     assert (shift + factor * given[0], factor * given[1]) == pytest.approx(found)
 
 
@@ -222,9 +221,8 @@ def test_a_row_of_json_that_is_none(tmp_path: Path) -> None:
     assert f"{path}:2: malformed: no JSON object" in result.stderr
     assert f"{path}:3: bad-seed: column mu: empty" in result.stderr
     assert "is no table" not in result.stderr and result.exit_code == 1
-    nothing = written(tmp_path, "\n", "n.jsonl")
     assert "empty: give a player a line" in failed(
-        "seed", nothing, "--ladder", "l", "--scale", "elo"
+        "seed", written(tmp_path, "\n", "n.jsonl"), "--ladder", "l", "--scale", "elo"
     )
     other = written(tmp_path, "player,mu\n", "n.txt")
     assert "no JSON object" in failed("seed", other, "--ladder", "l", "--scale", "elo")
@@ -237,8 +235,7 @@ def test_seeds_are_of_bounded_size_and_have_ids_of_their_content(tmp_path: Path)
     """At most 5,000 players and 512 KiB; ids are of the content and the source, not of the time."""
     names = [f"p{'x' * 100}{number}" for number in range(11_000)]
     text = "player,mu,sigma\n" + "".join(f"{name},1500,70\n" for name in names)
-    path = written(tmp_path, text)
-    found = seeds(path, "--scale", "elo")
+    found = seeds(written(tmp_path, text), "--scale", "elo")
     lines = (tmp_path / "seeds.jsonl").read_bytes().splitlines()
     assert max(map(len, lines)) <= 512 * 1024 and len(found) > 3
     assert [each["player"] for seed in found for each in seed["players"]] == names
@@ -282,8 +279,7 @@ def test_nothing_is_sent_without_a_yes(tmp_path: Path, kafka: Sent) -> None:
 
 def test_an_import_is_taken_back(tmp_path: Path, kafka: Sent) -> None:
     """By the same command with --undo: each seed is voided, all together."""
-    path = written(tmp_path, TABLE)
-    words = ("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
+    words = ("seed", written(tmp_path, TABLE), "--ladder", "l", "--scale", "openskill", "--yes")
     assert run(*words).exit_code == 0
     assert run(*words, "--undo").exit_code == 0
     (_, _, seed), (_, void, voided), (_, apply, _) = kafka.sent
@@ -342,8 +338,7 @@ def test_a_ladder_that_refuses_corrections(
     kafka.forget()
     monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, WINDOW, "l.toml")))
     kafka.end = end
-    table = written(tmp_path, TABLE)
-    words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes")
+    words = ("seed", written(tmp_path, TABLE), "--ladder", "l", "--scale", "openskill", "--yes")
     for each in (words, ("reset", "l", "ann", "--sigma", 200)):
         result = run(*each)
         assert (result.exit_code == 0) == works

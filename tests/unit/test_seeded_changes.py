@@ -156,6 +156,5 @@ def test_rows_are_counted_by_what_they_did() -> None:
     (line,) = [each for each in lines if each["log_level"] == "warning"]
     assert (line["shard"], line["offset"], line["players"]) == (0, 1, 2)
     metrics = Metrics()
-    observer = ServiceObserver(metrics, "estimator", log.logger("estimator"))
-    observer.seeded("a", 0, 7, 5000)
+    ServiceObserver(metrics, "estimator", log.logger("estimator")).seeded("a", 0, 7, 5000)
     assert metrics.registry.get_sample_value("stream_rater_seeds_total") == 1

@@ -16,24 +16,11 @@ import pytest
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
+from stream_rater.index import reader
 from stream_rater.index.entries import IndexedPlayer, LadderSummary
 from stream_rater.index.log import Watcher
-from stream_rater.index.reader import (
-    AbsentLadder,
-    Incomplete,
-    IndexReader,
-    LadderView,
-    PageView,
-    PlayerView,
-    RankedRow,
-)
 from stream_rater.runtime import connections
-from stream_rater.serve.bodies import (
-    MOST_BODY_BYTES,
-    BalanceQuestion,
-    PredictQuestion,
-    SideQuestion,
-)
+from stream_rater.serve import bodies
 from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.http import limits
 from stream_rater.serve.problems import KINDS, Refused
@@ -49,47 +36,47 @@ from tests.waits import HANGS_S
 ANN = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", 5)
 
 
-class Index(IndexReader):
+class Index(reader.IndexReader):
     """An index of one ladder, with one player, that may be lost."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.lost = self.absent = False
-        self.board = PageView([RankedRow(1, "ann", 1520.0)], False, 1)
+        self.board = reader.PageView([reader.RankedRow(1, "ann", 1520.0)], False, 1)
 
     def _check(self) -> None:
         if self.lost:
-            raise Incomplete
+            raise reader.Incomplete
         if self.absent:
-            raise AbsentLadder
+            raise reader.AbsentLadder
 
     async def ladders(self) -> list[str]:
         self._check()
         return ["l"]
 
-    async def ladder(self, ladder: str) -> LadderView | None:
+    async def ladder(self, ladder: str) -> reader.LadderView | None:
         if self.absent or ladder != "l":
             return None
         self._check()
-        return LadderView(LadderSummary(1, 5, ANN.completed_at), 1, {1500: 1})
+        return reader.LadderView(LadderSummary(1, 5, ANN.completed_at), 1, {1500: 1})
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         self._check()
         return [ANN if each == "ann" else None for each in players]
 
-    async def player(self, ladder: str, player: str) -> PlayerView | None:
+    async def player(self, ladder: str, player: str) -> reader.PlayerView | None:
         self._check()
-        return PlayerView(ANN, 1, 1) if player == "ann" else None
+        return reader.PlayerView(ANN, 1, 1) if player == "ann" else None
 
     async def history(self, *_: Any) -> tuple[()]:
         self._check()
         return ()
 
-    async def page(self, *_: Any) -> PageView:
+    async def page(self, *_: Any) -> reader.PageView:
         self._check()
         return self.board
 
-    async def around(self, *_: Any) -> PageView | None:
+    async def around(self, *_: Any) -> reader.PageView | None:
         return await self.page()
 
 
@@ -107,8 +94,8 @@ class Place:
         return work()
 
 
-def sides(*names: str) -> list[SideQuestion]:
-    return [SideQuestion(players=[each]) for each in names]
+def sides(*names: str) -> list[bodies.SideQuestion]:
+    return [bodies.SideQuestion(players=[each]) for each in names]
 
 
 KNOWN: dict[str, Callable[[Questions], Any]] = {
@@ -121,8 +108,8 @@ KNOWN: dict[str, Callable[[Questions], Any]] = {
 """Questions about who is there."""
 UNKNOWN: dict[str, Callable[[Questions], Any]] = {
     "lookup": lambda ask: ask.lookup("l", ["ann", "eve"]),
-    "predict": lambda ask: ask.predict("l", PredictQuestion(sides=sides("ann", "eve"))),
-    "balance": lambda ask: ask.balance("l", BalanceQuestion(players=["ann", "eve"])),
+    "predict": lambda ask: ask.predict("l", bodies.PredictQuestion(sides=sides("ann", "eve"))),
+    "balance": lambda ask: ask.balance("l", bodies.BalanceQuestion(players=["ann", "eve"])),
 }
 """Questions about somebody who is not there, too: a newcomer, or lost."""
 
@@ -135,7 +122,7 @@ def outcome(place: Place, question: Callable[[Questions], Any]) -> str:
             await question(place.ask)
         except Refused as refused:
             return refused.problem.code
-        except Incomplete:
+        except reader.Incomplete:
             return "incomplete"
         return "answered"
 
@@ -145,11 +132,11 @@ def outcome(place: Place, question: Callable[[Questions], Any]) -> str:
 def test_rows_have_percentiles_where_the_listing_says_so() -> None:
     """As a player has it, on a page from the start and around somebody; else they are left out."""
     displays: dict[Any, list[Any]] = {"percentile": [87.5, 75.0], "rating": [msgspec.UNSET] * 2}
-    rows = [RankedRow(1, "ann", 1520.0), RankedRow(2, "bob", 9.0)]
+    rows = [reader.RankedRow(1, "ann", 1520.0), reader.RankedRow(2, "bob", 9.0)]
     for display, wanted in displays.items():
         ladder = Ladder(rating=DEFAULT_RATING, listing=Listing(display=display))
         place = Place(Ladders(ladders={"l": ladder}))
-        place.index.board = PageView(rows, False, 8)
+        place.index.board = reader.PageView(rows, False, 8)
         for around in (None, "ann"):
             found = asyncio.run(place.ask.leaderboard("l", 5, None, around))
             assert [row.percentile for row in found.rows] == wanted
@@ -219,12 +206,12 @@ class Server:
         nothing: Any = None
 
         def make(watcher: Watcher, _: Any) -> Parts:
-            reader = IndexReader(20, ladders)
-            reader.use(self._index.store.path)
+            views = reader.IndexReader(20, ladders)
+            views.use(self._index.store.path)
             door = DoorParts(None, nothing)
             still: Any = Still
             where = self._folder / str(len(self._started))
-            return Parts(IndexThread(where, still, watcher), reader, nothing, door)
+            return Parts(IndexThread(where, still, watcher), views, nothing, door)
 
         return make
 
@@ -297,7 +284,8 @@ def of_sides(*sides: Any) -> dict[str, Any]:
     (LOOKUP, {"players": 7}, "invalid", "body.players", "`array`"),
     (LOOKUP, of_players("a" * 129), "invalid", "body.players[", "<= 128"),
     (LOOKUP, {"players": ["a"], "ids": []}, "invalid", "body", "`ids`"),
-    (LOOKUP, b"[" + b" " * MOST_BODY_BYTES, "body-too-large", "body", f"{MOST_BODY_BYTES:,}"),
+    (LOOKUP, b"[" + b" " * bodies.MOST_BODY_BYTES, "body-too-large", "body",
+     f"{bodies.MOST_BODY_BYTES:,}"),
     (BALANCE, {"players": ["a", "b"], "teams": 3}, "invalid", "body.teams", "ask for fewer"),
     (BALANCE, {"players": ["a", "b"], "teams": 1}, "invalid", "body.teams", ">= 2"),
     (BALANCE, of_players("a", "b", "a"), "invalid", "body.players[2]", "once"),

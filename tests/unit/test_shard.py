@@ -155,8 +155,7 @@ def test_store_that_was_rebuilt() -> None:
     """It passes the mark, or never reads it, unless the mark lies within the last call."""
     assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
     assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
-    shard = marked(StoredShard(Position(3, 0), [None]), 0)
-    assert taken(shard.last_call()) == (3, "abcd")
+    assert taken(marked(StoredShard(Position(3, 0), [None]), 0).last_call()) == (3, "abcd")
 
 
 @cases("message", [None, b"", b'{"round_id": "r-1"}'])

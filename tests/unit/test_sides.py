@@ -67,8 +67,7 @@ def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfi
     """Every measure of pairs, with and without a variance factor; where draws are no outcomes."""
     run = own_run(rounds, config)
     for factor in (1.0, 2.5):
-        outcome = evaluate(rounds, config, variance_factor=factor, draws=False)
-        whole = outcome.scores[:, :OF_PAIRS]
+        whole = evaluate(rounds, config, variance_factor=factor, draws=False).scores[:, :OF_PAIRS]
         found = scores_of(calibrated_by(run, Calibration(factor)))
         assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)
 
@@ -261,8 +260,7 @@ def test_a_fit_is_finite_whatever_happened(
 ) -> None:
     """Within its bounds, and no worse than the start."""
     gap, variance, drew = (np.array(each) for each in zip(*rows, strict=True))
-    pairs = Pairs(gap, variance, drew.astype(bool), np.ones(len(rows)))
-    found = fit(pairs, draws=draws)
+    found = fit(Pairs(gap, variance, drew.astype(bool), np.ones(len(rows))), draws=draws)
     assert all(math.isfinite(each) for each in found)
     assert found.factor > 0.0
     assert 0.0 <= found.upset <= calibrating.MOST_UPSET

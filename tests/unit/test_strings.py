@@ -140,8 +140,7 @@ def colliding(start: int = FNV_START, *, folded: bool = False) -> list[str]:
 
 def longest_run(table: Hashes) -> int:
     """Of places that are taken, one behind the other: no look-up passes more."""
-    free = np.flatnonzero(table == 0)
-    return int(np.diff(free, prepend=-1, append=len(table)).max()) - 1
+    return int(np.diff(np.flatnonzero(table == 0), prepend=-1, append=len(table)).max()) - 1
 
 
 def test_the_table_of_who_stands_in_a_round() -> None:

@@ -372,8 +372,7 @@ def test_strict_ladders_take_tables(tmp_path: Path) -> None:
     )
     found = run("rate", table(tmp_path, FOOTBALL), "--ladders", str(ladders))
     assert found.exit_code == 0, found.stderr
-    events_ = run("convert", table(tmp_path, FOOTBALL), "-").stdout
-    bad = events_.replace('"score":1', '"score":"1"')
+    bad = run("convert", table(tmp_path, FOOTBALL), "-").stdout.replace('"score":1', '"score":"1"')
     found = run("rate", table(tmp_path, bad, "a.jsonl"), "--ladders", str(ladders))
     assert "malformed: Expected `float | null`, got `str` - at `$.standings[0].score`" in (
         found.stderr

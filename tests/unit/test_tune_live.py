@@ -102,8 +102,7 @@ def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) ->
     """With what is no dimension, as TOML and as JSON, and with what it gains."""
     out = tmp_path / "tuned.json"
     result = tune(rounds(), "--out", str(out))
-    ladders = pasted(result, tmp_path)
-    (change,) = ladders.ladders["l"].changes
+    (change,) = pasted(result, tmp_path).ladders["l"].changes
     assert change.rating == read_rating(out)
     assert change.rating.floor == 100.0
     assert change.limits is None

@@ -26,14 +26,7 @@ from stream_rater.evaluation.tuning import (
     searched,
     validated,
 )
-from stream_rater.rating.parameters import (
-    Codeforces,
-    EloMMR,
-    Glicko,
-    TwoMoment,
-    fingerprint,
-    from_builtins,
-)
+from stream_rater.rating import parameters
 from stream_rater.rating.systems.common import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 from stream_rater.rating.systems.two_moment import Score
@@ -46,7 +39,7 @@ from tests.unit.test_season import sessions
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 
 
-POOR = Present(Codeforces(beta=200.0, weight=0.0015))  # Ratings hardly move.
+POOR = Present(parameters.Codeforces(beta=200.0, weight=0.0015))  # Ratings hardly move.
 
 
 def test_tuning_improves_on_the_first_guess() -> None:
@@ -73,7 +66,7 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
     """Valid, and read as itself without its defaults. Values come back from their place."""
     for at in (0.0, 0.37, 1.0):
         found = Fit(OwnSystem(system), [], "brier").config([at] * len(SPACES[system]))
-        assert from_builtins(tuning.without_defaults(found)) == found
+        assert parameters.from_builtins(tuning.without_defaults(found)) == found
     for each in SPACES[system]:
         assert each.low <= each.start <= each.high
         assert each.at(fraction_of(each, each.start)) == pytest.approx(each.start)
@@ -82,11 +75,11 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
 
 def test_the_first_guess_of_two_moment_is_its_default() -> None:
     """Newcomers' weights approach 1 by the same part each round; defaults are not written."""
-    assert configuration("two-moment", start(SPACES["two-moment"])) == TwoMoment()
-    assert TwoMoment().newcomer_field == LEVEL_PART
+    assert configuration("two-moment", start(SPACES["two-moment"])) == parameters.TwoMoment()
+    assert parameters.TwoMoment().newcomer_field == LEVEL_PART
     assert newcomer_weights(3.0, 0.5)[:4] == [3.0, 2.0, 1.5, 1.25]
     assert newcomer_weights(1.0, 0.5) == []
-    config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
+    config: Any = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
     expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}
     assert tuning.without_defaults(config) == expected
 
@@ -278,7 +271,7 @@ def test_the_first_guess_is_that_scores_do_not_count() -> None:
     start = {each.name: each.start for each in own.space}
     assert own.config(start).score is None
     assert own.config({**start, "score.scale": 40.0}).score == Score(scale=40.0, cap=12.0)
-    rating = TwoMoment(score=Score(scale=150.0, cap=2.5, by="ratio"))
+    rating = parameters.TwoMoment(score=Score(scale=150.0, cap=2.5, by="ratio"))
     present = Present(rating).on(scored_season((3, 1)))
     start = {each.name: each.start for each in present.space}
     assert (start["score.scale"], start["score.cap"]) == (150.0, 2.5)
@@ -329,21 +322,21 @@ def test_the_points_come_into_the_configuration() -> None:
     assert found.seats == {"home": 40.0, "b": -2.5}
     (dimension,) = spaces.seat_dimensions(["home"])
     assert dimension.parameter == "seats" and dimension.at(fraction_of(dimension, 0.0)) == 0.0
-    rating = TwoMoment(seats={"home": 60.0, "gym": 5.0})
+    rating = parameters.TwoMoment(seats={"home": 60.0, "gym": 5.0})
     present = Present(rating).on(seated_season([("home", "away")]))
     start = {each.name: each.start for each in present.space}
     assert start["seats.home"] == 60.0
     assert present.config(start) == rating
     tuned = present.config({**start, "seats.home": 40.0})
     assert tuned == structs.replace(rating, seats={"home": 40.0, "gym": 5.0})
-    assert fingerprint(tuned) != fingerprint(rating)
-    assert Present(Glicko(beta=200.0, sigma_drift=35.0)).fields == ()
+    assert parameters.fingerprint(tuned) != parameters.fingerprint(rating)
+    assert Present(parameters.Glicko(beta=200.0, sigma_drift=35.0)).fields == ()
 
 
 def test_the_page_says_how_many_workers_a_generation_keeps_busy() -> None:
     """For each system: three configurations a parameter, and two, as the search makes them."""
     row = r"^\| (`.*?) \| (\d+) \| (\d+) \|$"
-    for systems, parameters, count in re.findall(row, text("how-to/tune-on-a-cluster.md"), re.M):
-        assert generation_of(int(parameters), 200) == int(count)
+    for systems, dimensions, count in re.findall(row, text("how-to/tune-on-a-cluster.md"), re.M):
+        assert generation_of(int(dimensions), 200) == int(count)
         for system in re.findall(r"`([\w-]+)`", systems):
-            assert len(SPACES[system]) == int(parameters)
+            assert len(SPACES[system]) == int(dimensions)

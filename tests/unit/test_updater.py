@@ -43,8 +43,7 @@ def answer_beliefs(hand: ByHand, position: Position) -> str:
 
 def applied(hand: ByHand) -> Position:
     """The call is carried out; returns the position it leaves."""
-    apply = hand.answer(Apply, {0: True})
-    return apply.applications[0].position
+    return hand.answer(Apply, {0: True}).applications[0].position
 
 
 def reported(publish: Publish) -> list[tuple[str, int]]:

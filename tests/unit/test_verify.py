@@ -146,9 +146,7 @@ def verified(store: Mapping[str, bytes], log: Sequence[Mapping[str, Any]]) -> Ve
 
 def corrected_store() -> dict[str, bytes]:
     """Ann and bob have played since; the others are gone, and left a belief of no rounds."""
-    store = replayed(a_log())
-    nobody = changed(CORRECTED, rounds=0)
-    return store | dict.fromkeys(["cy", "dee", "eve"], nobody)
+    return replayed(a_log()) | dict.fromkeys(["cy", "dee", "eve"], changed(CORRECTED, rounds=0))
 
 
 def test_a_corrected_store_is_equal() -> None:
@@ -250,8 +248,7 @@ def test_a_seed_that_counted_too_often_is_found(more: list[Line]) -> None:
     assert verified(store | {"bob": changed(after_a_round, last=2)}, log).differing == [
         ("l", "bob")
     ]
-    once_more = replayed(SEEDED[:1])["ann"]
-    assert verified(store | {"ann": once_more}, log).differing == [("l", "ann")]
+    assert verified(store | {"ann": replayed(SEEDED[:1])["ann"]}, log).differing == [("l", "ann")]
 
 
 # --- the command ----------------------------------------------------------------------------------

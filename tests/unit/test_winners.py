@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.winners import WinPredictions, calibration, score, win_predictions
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.wins import Performances, of_rounds, win_probabilities
 from tests.rounds import as_json
+from tests.unit.test_evaluation import column
 from tests.unit.test_season import sessions
 
 MEANS, SPREADS = st.floats(500.0, 2500.0), st.floats(30.0, 600.0)
@@ -113,10 +112,6 @@ def test_so_are_rounds_of_thousands() -> None:
         order = RNG.permutation(len(exact))
         other = of_rounds(whole, Performances(sides.mu[order], sides.sigma[order], margin))
         assert other == pytest.approx(found[order], abs=1e-12), (name, margin)
-
-
-def column(scores: Any, name: str) -> list[float]:
-    return [row[FIELDS.index(name)] for row in scores.tolist()]
 
 
 def test_evaluate_scores_whole_rounds_of_teams() -> None:

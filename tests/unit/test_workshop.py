@@ -36,8 +36,7 @@ def test_this_environment_is_the_locks(tmp_path: Path) -> None:
     bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
     assert bill["bomFormat"] == "CycloneDX"
     named = {canonicalize_name(each["name"]) for each in bill["components"]}
-    there = audit.installed()
-    assert there.keys() - {audit.PROJECT} - named == set()
+    assert audit.installed().keys() - {audit.PROJECT} - named == set()
     (numba,) = (each for each in bill["components"] if each["name"] == "numba")
     assert "BSD" in json.dumps(numba["licenses"])
 

@@ -173,6 +173,5 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.+)$", path.read_text(), re.MULTILINE)
+    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found[1] if found else platform.machine()

@@ -53,9 +53,8 @@ def verdicts(row: Row) -> Iterator[Row]:
             if None not in edges:
                 gap = Difference(*edges)
                 text = f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-                said = verdict(measure, gap)
                 found[f"{wanted} {peer}"] = {"better": text, "worse": f"**{text}**"}.get(
-                    said, f"*{text}*"
+                    verdict(measure, gap), f"*{text}*"
                 )
                 break
         if (seconds := ratio.get(f"{peer} not_finished")) is not None:

@@ -89,8 +89,7 @@ def _faults(rows: Rows) -> tuple[str, Row]:
         for each in ("injected", "updates", "lost", "doubled", "wrong")
     )
     events = f"{lost} lost, {doubled} doubled, {wrong} wrong"
-    text = f"{injected} faults, {updates} rating changes: {events}"
-    return text, oldest
+    return f"{injected} faults, {updates} rating changes: {events}", oldest
 
 
 SUMMARY: dict[str, Callable[[Rows], tuple[str, Row]]] = {
@@ -170,7 +169,8 @@ def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     yield root / FULL, with_tables((root / TEMPLATE).read_text(), TABLES, rows)
     yield capacity, with_briefs(capacity.read_text(), TABLES, rows)
     yield page, with_briefs(page.read_text(), TABLES, rows)
-    yield readme, with_summary(readme.read_text(), rows)
+    text = readme.read_text()
+    yield readme, FIGURES.sub(lambda found: f"{found[1]}\n{summary(rows)}\n{found[2]}", text)
 
 
 def with_tables(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
@@ -191,11 +191,6 @@ def with_briefs(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
     return BRIEF.sub(
         lambda found: f"{found[1]}\n{by_section[found[2]].brief_markdown(rows)}\n{found[3]}", page
     )
-
-
-def with_summary(page: str, rows: Sequence[Row]) -> str:
-    """A page with the summary between its markers. A page without markers is unchanged."""
-    return FIGURES.sub(lambda found: f"{found[1]}\n{summary(rows)}\n{found[2]}", page)
 
 
 def untabled(tables: Iterable[Table], rows: Iterable[Row]) -> list[str]:

@@ -80,7 +80,7 @@ def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
 
 def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[float]:
     """The player's mu after each of the player's rounds."""
-    return [rating for _, rating in _career(sessions, row, config, None)]
+    return [rating for _, rating in _played(sessions, row, config, None) if rating is not None]
 
 
 def farmed(
@@ -88,15 +88,6 @@ def farmed(
 ) -> list[Session]:
     """The season with the farmer's results, each by the rating after the earlier ones."""
     return [session for session, _ in _played(sessions, row, config, threshold)]
-
-
-def _career(
-    sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
-) -> Iterator[tuple[Session, float]]:
-    """Yield the sessions in which the player took part, with the player's mu after each."""
-    for session, rating in _played(sessions, row, config, threshold):
-        if rating is not None:
-            yield session, rating
 
 
 def _played(

@@ -10,18 +10,7 @@ from stream_rater.evaluation.bootstrap import VERDICTS
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
 from stream_rater.evaluation.plots import pyplot, save
 from stream_rater.evaluation.tuning import without_defaults
-from tests.benchmarks.lab import games
-from tests.benchmarks.lab.evidence import (
-    FARMED,
-    HARVEST,
-    HONEST,
-    REFERENCE,
-    TRAIN,
-    Careers,
-    DataSet,
-    Effort,
-    Entry,
-)
+from tests.benchmarks.lab import evidence, games
 from tests.benchmarks.lab.forward import USUAL_DIMENSIONS
 from tests.benchmarks.lab.games import Result, role_of
 
@@ -52,7 +41,7 @@ def number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def datasets(data: Sequence[DataSet]) -> list[str]:
+def datasets(data: Sequence[evidence.DataSet]) -> list[str]:
     """Table 1: the data sets."""
     rows = []
     for each in data:
@@ -61,7 +50,7 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
     return ["## Data sets (Table 1)", "", *table(["", "rounds", "entries a round"], rows), ""]
 
 
-def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
+def accuracy(entries: Sequence[evidence.Entry], *, beside_paper: bool) -> list[str]:
     """Table 2, with differences from the reference and parameters, perhaps beside the paper's."""
     rows, parameters, of = [], [], dict[str, str]()
     for entry in entries:
@@ -82,8 +71,9 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
         parameters.append(f"- {entry.data}: `{config}`")
     return [
         "## Accuracy (Table 2)", "",
-        f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others. "
-        f"The difference is to {REFERENCE}, with its 95 % interval (paired bootstrap over rounds).",
+        f"Each system is tuned on the first {evidence.TRAIN:.0%} of the rounds and scored on the "
+        f"others. The difference is to {evidence.REFERENCE}, with its 95 % interval (paired "
+        "bootstrap over rounds).",
         "A parameter that ended at an end of its range may have followed the noise of a short "
         "first part: do not trust that row.", "",
         CHOSEN, "",
@@ -95,13 +85,13 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def papers(entry: Entry) -> str:
+def papers(entry: evidence.Entry) -> str:
     """The paper's figures for an entry's system and data set, or a dash if it has none."""
     paper = PAPER.get(entry.data, {}).get(entry.system)
     return "–" if paper is None else f"{paper[0]} / {paper[1]}"
 
 
-def times(entries: Sequence[Entry]) -> list[str]:
+def times(entries: Sequence[evidence.Entry]) -> list[str]:
     """Table 3: the seconds spent on rating alone."""
     rows = []
     for entry in entries:
@@ -112,14 +102,14 @@ def times(entries: Sequence[Entry]) -> list[str]:
     return ["## Time (Table 3)", "", "Rating alone, one thread.", "", *table(headings, rows), ""]
 
 
-def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
+def farming(careers: Mapping[str, evidence.Careers], out: Path, whose: str) -> list[str]:
     """Figure 2: both careers, also in `out`/farming.png. Raises MissingExtra and OSError."""
     plots = pyplot()
     figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
     for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
         ax.plot(career.honest, label="honest")
         ax.plot(career.farmed, label="farming")
-        ax.axvspan(HONEST, HONEST + FARMED, alpha=0.12)
+        ax.axvspan(evidence.HONEST, evidence.HONEST + evidence.FARMED, alpha=0.12)
         ax.set(title=system, xlabel="own round", ylabel="rating")
         ax.legend()
     save(plots, figure, out / "farming.png")
@@ -130,8 +120,8 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
     ]  # fmt: skip
     return [
         "## Farming volatility (Figure 2)", "",
-        f"{whose}: {HONEST} honest rounds, {FARMED} with a fall to last place whenever the "
-        f"Topcoder rating is high, {HARVEST} honest ones.", "",
+        f"{whose}: {evidence.HONEST} honest rounds, {evidence.FARMED} with a fall to last "
+        f"place whenever the Topcoder rating is high, {evidence.HARVEST} honest ones.", "",
         *table(["system", "honest", "farmed", "gain", "most ever ahead"], rows),
         "", "![ratings after each round](farming.png)", "",
     ]  # fmt: skip
@@ -167,7 +157,7 @@ DIGITS = {"log_loss": 4, "order": 2, "order_all": 2}
 FEW = 30  # The number of rounds to tune on below which the report warns that they say little.
 
 
-def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
+def notes(effort: evidence.Effort, absent: Sequence[str]) -> list[str]:
     """Sentences for the report: the limits of the effort, and the peers that are not installed."""
     sentences = [
         f"{effort.trials} configurations were tried for a system of {USUAL_DIMENSIONS} parameters, "
@@ -232,16 +222,15 @@ def _failed(results: Sequence[Result]) -> list[str]:
 
 def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
     """Encode the notes and all results as JSON."""
-    whole = msgspec.json.encode({"notes": notes, "games": results})
-    return msgspec.json.format(whole) + b"\n"
+    return msgspec.json.format(msgspec.json.encode({"notes": notes, "games": results})) + b"\n"
 
 
 def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
     """The lines of the report: its notes and all tables. `notes` are sentences made by `notes`."""
     return [
         "## Games", "",
-        f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
-        "the same code.", "",
+        f"Each system is tuned on the first {evidence.TRAIN:.0%} of the rounds and scored on the "
+        "others, by the same code.", "",
         *(
             f"- {note}" for note in (
                 *notes, *_not_finished(results), *_few(results), *_scored(results),

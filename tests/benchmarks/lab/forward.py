@@ -64,8 +64,7 @@ def followed(candidates: Sequence[Candidate], first: int, numbers: Ints) -> Ints
     costs = np.array([each.cost for each in candidates])
     since = np.array([each.since for each in candidates])
     for start, end in parts_of(numbers)[1:]:
-        total = np.where(since <= start, costs + sums[:, start - 1], np.inf)
-        chosen[start:end] = np.argmin(total)
+        chosen[start:end] = np.argmin(np.where(since <= start, costs + sums[:, start - 1], np.inf))
     return chosen
 
 
@@ -161,7 +160,7 @@ class Steps(NamedTuple):
 
 def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps]:
     """The same as `fit`, with the scores after each step."""
-    trials = trials_of(system, trials)
+    trials = max(round(trials * len(system.space) / USUAL_DIMENSIONS), LEAST_TRIALS)
     problem = fits.Fit(system, game.first, fits.LOG_LOSS, runs={}, calibrates=True)
     run = _rated(problem, game, problem.start())
     default = _played(problem, game, problem.start(), run)
@@ -186,11 +185,6 @@ def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps
         changes=int(np.count_nonzero(np.diff(chosen))),
     )  # fmt: skip
     return fitted, steps
-
-
-def trials_of(system: System, trials: int) -> int:
-    """The configurations to try for a system, if `trials` are for USUAL_DIMENSIONS ones."""
-    return max(round(trials * len(system.space) / USUAL_DIMENSIONS), LEAST_TRIALS)
 
 
 class _Way:

@@ -153,8 +153,7 @@ def season(kind: Kind, seed: int) -> Iterator[Session]:
         rows = rng.permutation(kind.players)[: kind.per_round]
         performance = rng.logistic(skill[rows], scale)
         skill[rows] += rng.normal(0.0, CHANGE, len(rows))
-        order = np.argsort(-performance)
-        yield session(rows[order], kind.players, number)
+        yield session(rows[np.argsort(-performance)], kind.players, number)
 
 
 def session(rows: Ints, players: int, number: int) -> Session:

@@ -27,7 +27,6 @@ import msgspec
 import numpy as np
 
 import stream_rater
-from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.evaluation.bootstrap import differences, verdict
 from stream_rater.evaluation.executors import sharing
@@ -82,7 +81,10 @@ class Saved:
             return None
         if stored.fitted is None:
             return stored.unfinished
-        return stored.fitted, {aim: _array(*each) for aim, each in stored.scores.items()}
+        return stored.fitted, {
+            aim: np.frombuffer(data, np.float64).reshape(rounds, -1).copy()
+            for aim, (rounds, data) in stored.scores.items()
+        }
 
     def store(self, game: Game, system: System, effort: object, outcome: Outcome) -> None:
         """Store a result, whole or not at all; not without such a folder, as elsewhere."""
@@ -107,10 +109,6 @@ class Saved:
         digest.update(repr(made_by).encode())
         name = re.sub(r"[^\w+-]+", "-", f"{game.name}-{system.name}")
         return self._folder / f"{name}-{digest.hexdigest()}.msgpack"
-
-
-def _array(rounds: int, data: bytes) -> Floats:
-    return np.frombuffer(data, np.float64).reshape(rounds, -1).copy()
 
 
 def digest_of(game: Game) -> bytes:

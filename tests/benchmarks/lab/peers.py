@@ -59,11 +59,6 @@ class PeerConfig(msgspec.Struct, frozen=True):
 AnyPeer = PeerConfig | PlainSystem
 
 
-def peer_config(peer: str, values: Mapping[str, float]) -> AnyPeer:
-    """The configuration of a peer with these values of its dimensions."""
-    return PLAIN[peer](**values) if peer in PLAIN else PeerConfig(peer, **values)
-
-
 def peer_module(module: str) -> Any:
     """Import a peer's module, or ImportError. PEERS has other versions of ours: only for this."""
     before = sys.path[:]
@@ -105,8 +100,7 @@ def model_of(config: AnyPeer) -> Model:
     module = peer_module(MODULES[config.peer])
     given: dict[str, Any] = {"mu": 0.0, "sigma": SIGMA, "beta": config.beta, "tau": config.tau}
     if config.peer == "trueskill-package":
-        chance = config.draw_probability
-        environment = module.TrueSkill(draw_probability=chance, **given)
+        environment = module.TrueSkill(draw_probability=config.draw_probability, **given)
         side = _side(config.beta, of_members=True)
         return Model(environment.create_rating, _ranked(environment.rate), side)
     kind = "PlackettLuce" if config.peer.endswith("luce") else "ThurstoneMostellerFull"
@@ -158,8 +152,7 @@ class PeerReplay:
             entry += entries
         mu, variance, played = (np.array(each) for each in zip(*before_round, strict=True))
         numbers, sizes = session.numbers[indices], rated.rounds.entries
-        sides = Sides(numbers, sizes, place, mu, variance, played)
-        return sides, len(rows)
+        return Sides(numbers, sizes, place, mu, variance, played), len(rows)
 
     def _round(
         self,
@@ -221,7 +214,7 @@ class PeerSystem:
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
-        return peer_config(self.name, values)
+        return PLAIN[self.name](**values) if self.name in PLAIN else PeerConfig(self.name, **values)
 
     def play(self, sessions: Iterable[Session], config: Any) -> Run:
         return peer_run(sessions, config)

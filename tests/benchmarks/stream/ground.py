@@ -98,8 +98,7 @@ class Ground:
         """Nothing in Redis, and no topics of former runs."""
         self.lose()
         admin = AdminClient({"bootstrap.servers": self.kafka[0].address}, logger=CLIENT_LOGGER)
-        topics = admin.list_topics(timeout=TIMEOUT_S).topics
-        old = [name for name in topics if name.startswith(RUN)]
+        old = [name for name in admin.list_topics(timeout=TIMEOUT_S).topics if name.startswith(RUN)]
         for done in admin.delete_topics(old, operation_timeout=TIMEOUT_S).values() if old else ():
             done.result(TIMEOUT_S)
 

@@ -77,8 +77,7 @@ class Plan:
         return usual // (QUICK if self.quick else 1)
 
     def _under_load(self, ground: Ground, workload: Workload) -> Iterator[Result]:
-        updates = self._of(workload.updates)
-        rounds = up_to(updates, workload.rounds())
+        rounds = up_to(self._of(workload.updates), workload.rounds())
         best: dict[str, Run] = {}
         peers, missing = dict[str, Program](), None
         if "peer" in self.measures and workload.peer_updates:
