@@ -164,7 +164,7 @@ def _sessions(
 
 def before(sessions: Iterable[Session], number: int) -> list[Session]:
     """Sessions with only the rounds whose number is less than `number`."""
-    chosen = [(each, np.flatnonzero(each.numbers < number)) for each in sessions]
+    chosen = ((each, np.flatnonzero(each.numbers < number)) for each in sessions)
     return [
         session if len(rounds) == len(session.rounds) else session.take(rounds)
         for session, rounds in chosen if len(rounds)

@@ -67,6 +67,7 @@ class Effect(Generic[T]):
     method: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.method = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def perform(self, handler: Handler[R_co]) -> R_co:

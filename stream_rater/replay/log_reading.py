@@ -107,7 +107,8 @@ def _read(
 
 def _packed(valid: edited_log.ValidRecords, decoder: RoundDecoder) -> bytes:
     rounds = [each for each in valid.content if isinstance(each, edited_log.LoggedRounds)]
-    used = np.unique(edited_log.LoggedRounds.concat(rounds).rounds.config_index)
+    groups = (edited_log.NO_LOGGED, *rounds)
+    used = np.unique(np.concatenate([each.rounds.config_index for each in groups]))
     content = [
         _small(each, used) if isinstance(each, edited_log.LoggedRounds) else each
         for each in valid.content

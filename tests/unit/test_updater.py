@@ -1,5 +1,6 @@
 """The updater by hand: takeovers, replays, refusals and bounds; and the protocol's diagrams."""
 
+import inspect
 import re
 from typing import Any
 
@@ -299,3 +300,11 @@ def test_the_page_shows_the_transitions() -> None:
         assert f"```mermaid\n{states.mermaid(transitions)}```\n" in page
         assert {t.target for t in transitions} - {None} == set(kind)
         assert {t.source for t in transitions} - {None} == set(kind)
+
+
+def test_an_effect_has_the_fields_that_its_handler_takes() -> None:
+    """By name and order; `Poll` is passed whole."""
+    assert len({*ports.Effect.__subclasses__()} - {Poll}) >= 24
+    for effect in ports.Effect.__subclasses__():
+        taken = [*inspect.signature(getattr(ports.Handler, effect.method)).parameters][1:]
+        assert taken == (["effect"] if effect.__name__ == "Poll" else [*effect.__match_args__])

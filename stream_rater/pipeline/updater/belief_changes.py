@@ -56,11 +56,11 @@ def compute_given(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[
         takes, later = _takes(part, before), _is_later(part, before)
         fresh, idle = takes & later, int(np.count_nonzero(later & ~takes))
     chosen = np.flatnonzero(fresh)
-    records, before = present.column.take(chosen), before[chosen]
-    if isinstance(part, CorrectionPart):
-        beliefs, shown = _corrected(part, chosen, before), changes.NO_SHOWN
+    own, records, before = part, present.column, before[chosen]
+    if isinstance(own, CorrectionPart):
+        beliefs, shown = _corrected(own, chosen, before), changes.NO_SHOWN
     else:
-        own = part.take(chosen)
+        own, records = own.take(chosen), records.take(chosen)
         beliefs, shown = _seeded(own, records), _shown(own, before)
     notes = np.packbits(fresh).tobytes() + shown.tobytes()
     change = Change(
@@ -70,7 +70,7 @@ def compute_given(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[
         rows=len(part),
         fresh=len(chosen),
         without_effect=idle,
-        events=_events(shard, part, chosen, changes.as_published(beliefs.header, shown)),
+        events=_events(shard, own, chosen, changes.as_published(beliefs.header, shown)),
     )
     return {shard: change}
 
@@ -160,7 +160,8 @@ def _events(shard: int, part: BeliefPart, rows: Ints, header: Table) -> Events:
     corrections that stay unannounced have none."""
     if isinstance(part, SeedPart):
         cuts = {shard: slice(0, len(rows))}
-        return encode_events(part.take(rows).as_rows, header, cuts, part.kind)[shard]
+        own = part if len(part) == len(rows) else part.take(rows)
+        return encode_events(own.as_rows, header, cuts, part.kind)[shard]
     cause = CorrectionCause(cause=part.cause, offset=part.offset, round_id=part.round_id)
     players = [part.players[i] for i in rows.tolist()]
     events = correction_events(

@@ -241,7 +241,7 @@ class Shard:
         end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
-            if taken and any(each.given is not None for each in (taken[-1], self.queue[0])):
+            if taken and (taken[-1].given is not None or self.queue[0].given is not None):
                 break
             taken.append(self.queue.popleft())
             rows += len(taken[-1])
