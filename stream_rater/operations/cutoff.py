@@ -61,7 +61,7 @@ class Proof:
 
     def add(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
         """Note the evidence in the rows `which` of parts, for these rows of players and offsets of
-        rounds. Evidence of another kernel version cannot be compared, and is not noted."""
+        rounds. Evidence of another kernel version cannot be compared, and is left out."""
         if not len(which) or any(each.kernel != kernels.KERNEL_VERSION for each in parts.rules):
             return
         evidence = np.ascontiguousarray(parts.evidence[which])

@@ -107,7 +107,7 @@ def live_log(
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:
     """Make a checkpoint of each of these ladders, or of each that has rounds, which includes all
-    rounds that are finished now. Workers may run meanwhile. Raises BadConfiguration or Failed."""
+    rounds that are finished now. Workers may go on. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(settings) as place:
         selfcheck.check()

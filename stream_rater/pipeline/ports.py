@@ -422,7 +422,7 @@ class Apply(Effect[Mapping[int, bool]]):
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)
     """The events that the next Publish will send if the call succeeds. The driver may begin their
-    transaction meanwhile; no consumer sees them before it commits. Any other effect aborts it."""
+    transaction early; no consumer sees them before it commits. Any other effect aborts it."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

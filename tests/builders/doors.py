@@ -29,7 +29,7 @@ NOW_S = 1_777_777_777.0  # May 2026.
 
 
 class LogInMemory(RoundLog):
-    """By partition. `broken` is every record's outcome; `gate` is awaited before an append."""
+    """By partition. `broken` is every record's outcome; `gate` must be set before an append."""
 
     waiting = 0
 

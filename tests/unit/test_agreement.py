@@ -109,7 +109,7 @@ def _until_agree(hand: ByHand) -> Agree:
 
 
 def test_a_partition_rests_until_the_bucket_has_leaked() -> None:
-    """After a burst, for as long as the rest takes; no other does, nor one that is gained anew."""
+    """After a burst, for as long as the rest takes; no other does, nor one that is gained again."""
     limiter = RejectionLimiter(2.0)
     for _ in range(int(2.0 * BURST_S)):
         limiter.rejected(0, 100.0)

@@ -134,7 +134,7 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Rec
 
 
 def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """It reads c, the floors and the round again. A partition lost meanwhile is not opened."""
+    """It reads c, the floors and the round again. A partition that was lost is not opened."""
     owning(hand, 0)
     read(hand, round_at(0, "a", "b"))
     hand.fail(ports.ReadPriors, StoreTrouble("gone"))
@@ -292,7 +292,7 @@ def test_large_slices_travel_in_chunks() -> None:
 
 
 def test_a_flooded_partition_rests(observer: Recorder) -> None:
-    """Until its bucket has leaked; its neighbour is read on. Whoever gains it counts anew."""
+    """Until its bucket has leaked; its neighbour is read on. Whoever gains it counts again."""
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0, 1)
     read(hand, *(Record(0, offset, b"junk") for offset in range(13)), now_s=100.0)

@@ -94,7 +94,7 @@ def test_a_callback_waits_for_no_lock(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_password_is_tried_for_a_while(tmp_path: Path) -> None:
-    """The server may learn of it later. An accepted login, or a new password, begins anew."""
+    """The server may learn of it later. An accepted login, or a new password, begins again."""
     story = Story(tmp_path)
     assert "has not changed" in story.refused_at(1000.0)
     assert story.refused_at(1000.0 + 2 * PATIENCE_S)

@@ -166,7 +166,7 @@ def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.Mon
     before = state(ladder)
     with monkeypatch.context() as patch:
         interrupted = Mock(side_effect=KeyboardInterrupt)
-        patch.setattr("stream_rater.rating.stages.kernels.rate_waves", interrupted)
+        patch.setattr("stream_rater.rating.stages.belief.rate_waves", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ladder.rate(PAIR, round_id="r")
     assert state(ladder) == before
@@ -450,7 +450,7 @@ def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.M
     """Ctrl-C comes in the middle of the file: what was rated before is rated again."""
     ladder, path = Ladder(), write("long.jsonl", duels(4000, first=10))
     ladder.rate_file(write("a.jsonl", duels(10)))
-    before, kernel = state(ladder), "stream_rater.rating.stages.kernels.rate_waves"
+    before, kernel = state(ladder), "stream_rater.rating.stages.belief.rate_waves"
     interrupted = Mock(wraps=rate_waves, side_effect=[DEFAULT, KeyboardInterrupt])
     with monkeypatch.context() as patch:
         patch.setattr(kernel, interrupted)

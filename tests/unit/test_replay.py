@@ -108,7 +108,7 @@ def test_longer_histories_than_expected() -> None:
 
 
 def test_parameters_change_on_the_way() -> None:
-    """Beliefs go on, newcomers begin anew, and records hold more factors or fewer."""
+    """Beliefs go on, newcomers begin at the start, and records hold more factors or fewer."""
     longer = msgspec.structs.replace(CONFIG, history=9, initial_mu=1200.0, rho=0.1)
     shorter = msgspec.structs.replace(CONFIG, history=2)
     rated = pool()

@@ -252,7 +252,7 @@ def mark_of(path: Path) -> str:
 
 
 def check_log(path: Path, *, mine: bool = False) -> None:
-    """Raise Unusable if a file's write-ahead log is of another one. `mine`: whether it is held."""
+    """Raise Unusable if a file's write-ahead log is of another one. `mine`: we locked the file."""
     log, name = real(path, "-wal"), real(path, ".lock")
     if not (name.exists() and log.exists() and log.stat().st_size):
         return

@@ -121,10 +121,10 @@ class Work:
             return []
         if self.waits:
             return [recorded_correction(each.offset, each.correction, -1) for each in self.group]
-        noted = [(each, self.job.at) for each in self.job.accepted]
+        recorded = [(each, self.job.at) for each in self.job.accepted]
         applied = [e for e in self.group if isinstance(e.correction, CorrectionsApplied)]
-        noted += [(each, each.offset) for each in applied]
-        return [recorded_correction(each.offset, each.correction, at) for each, at in noted]
+        recorded += [(each, each.offset) for each in applied]
+        return [recorded_correction(each.offset, each.correction, at) for each, at in recorded]
 
     def _cut(self, changed: ChangedPlayers, rows: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield these rows in order, in groups of as many as one message may have."""
