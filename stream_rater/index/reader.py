@@ -150,10 +150,9 @@ class IndexReader:
             found = at.stored(row, [player]).get(player)
             offsets = [] if found is None else tables.offsets_in(found.offsets)
             keys = [row.prefix + offset + player.encode() for offset in offsets]
-            changes = [
-                entries.decode_change(each) for _, each in at.cursor("changes").getmulti(keys)
-            ]
-        return tuple(changes[max(0, len(changes) - self._max_changes) :])
+            changes = [each for _, each in at.cursor("changes").getmulti(keys)]
+        newest = changes[max(0, len(changes) - self._max_changes) :]
+        return tuple(map(entries.decode_change, newest))
 
     # --- the leaderboard ---
 
@@ -180,7 +179,7 @@ class IndexReader:
     ) -> PageView:
         shown = rows[:limit]
         names = [player for player, _ in shown] if self._views(ladder).tiers else []
-        players = [*map(at.players(row, names).get, names)]
+        players = [*map(at.players(row, names).get, names)] if names else []
         return PageView(at.ranked(row, shown), len(rows) > limit, row.listed, players)
 
     # --- past seasons ---

@@ -16,7 +16,6 @@ from stream_rater.config.errors import BadConfiguration, Failed, named_failures,
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.operations.migrate import Migration
-from stream_rater.places.file import FilePlace
 from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.progress import counted
 
@@ -80,6 +79,8 @@ def _check_apart(settings: Settings, old: Settings) -> None:
 def backup(path: Path, to: Path) -> str:
     """Copy a data file as it is at one instant to a new file, which has its name once it is whole,
     on the disk and checked. Returns a line about it. Raises Failed."""
+    from stream_rater.places.file import FilePlace  # `move` between Kafkas needs no LMDB
+
     with named_failures():
         _check_free(to)
         with closing(FilePlace(Settings(), path)) as file, file.copied_to(to) as copy:

@@ -360,18 +360,20 @@ class KafkaPlace(Place):
         self._notes.write(messages)
 
     def write_standings(self, messages: Standings) -> None:
-        if not (every := [*messages]):
+        topic, left = season_topic.topic_of(self.settings), iter(messages)
+        if (first := next(left, None)) is None:
             return
-        topic = season_topic.topic_of(self.settings)
         count = self.admin.partitions_if_any(topic) or self.admin.create_season_topic(topic)
-        records = list[Record]()
-        for message, time_ in every:
+
+        def record(message: season_ended.Message, time_: str) -> Record:
             found = season_ended.record_of(message.key, message.value)
             assert found is not None, "it is of the topic"
             headers = cloud_event_headers(message.key.decode(), message.kind, time_)
             partition = partition_of(found.ladder, count)
-            records.append(Record(partition, ANY_OFFSET, message.value, headers, key=message.key))
-        Copier(self.settings, topic).write(records)
+            return Record(partition, ANY_OFFSET, message.value, headers, key=message.key)
+
+        every = (record(*each) for each in (first, *left))
+        Copier(self.settings, topic).write(every)
 
     # --- a rebuild of the beliefs ---
 

@@ -358,26 +358,21 @@ def _by_partition(name: str, text: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=["topic", "partition"])
 
 
-try:
-    from opentelemetry import trace
-    from opentelemetry.trace.propagation import tracecontext
-except ImportError:
-    AVAILABLE = False
-else:
-    AVAILABLE = True
-
 NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the name of its spans.
 
 
 def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
     """A context manager that records a span for each traced round of a topic, as long as the block,
     with an exception of the block."""
-    if not AVAILABLE:
+    try:
+        from opentelemetry import trace
+        from opentelemetry.trace.propagation import tracecontext
+    except ImportError:
         return no_spans
     tracer = trace.get_tracer("stream-rater")
     reader = tracecontext.TraceContextTextMapPropagator()
 
-    def started(traced: Traced) -> trace.Span:
+    def started(traced: Traced) -> "trace.Span":
         carried = {name: value.decode() for name, value in traced.trace.headers()}
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",

@@ -191,8 +191,11 @@ class ServeProcess(Watcher):
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
-        self._call(self._hub.publish, events)
-        self._call(self._doorway.read, events)
+        self._call(self._publish, events)
+
+    def _publish(self, events: Sequence[NewEvent]) -> None:
+        self._hub.publish(events)
+        self._doorway.read(events)
 
     def checkpointed(self, positions: Sequence[int], ends: Sequence[int]) -> None:
         self._call(self._hub.checkpointed, ends)

@@ -362,7 +362,7 @@ class Flags(ReadColumn):
         if isinstance(value, float) and value in (0.0, 1.0):
             return value == 1.0
         text = cells.stripped(value)
-        if text.lower() not in _TRUE | _FALSE:
+        if text.lower() not in _TRUE and text.lower() not in _FALSE:
             self.note(text)
         return text.lower() in _TRUE
 

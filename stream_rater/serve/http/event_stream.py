@@ -122,7 +122,8 @@ class _Client:
             return
         self.next_offsets[event.partition] = event.offset + 1
         if self.ahead:
-            self.ahead = any(map(operator.gt, self.next_offsets, positions))
+            pairs = zip(self.next_offsets, positions, strict=True)
+            self.ahead = any(mine > at for mine, at in pairs)
         place = id_of(later(self.next_offsets, positions)) if self.ahead else event.id
         self.put(_event_message(event, place))
 
