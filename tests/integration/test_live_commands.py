@@ -74,10 +74,11 @@ def test_a_dry_run_rates_the_live_log(settings: SettingsFactory, tmp_path: Path)
     words = ["correct", "remove", LADDERS[0], "ann", "p2", "--dry-run", "--format", "json"]
     assert done(at, *words) == done(at, *words, "--file", file) != ""
     assert len(corrections(at)) == 1
-    again = refused(at, "correct", "void", LADDERS[0], "r1", "--dry-run", code=1)
-    assert "already-voided" in again
+    again = stream_rater("correct", "void", LADDERS[0], "r1", "--dry-run", settings=at)
+    assert again.returncode == 1 and "already-voided" in again.stderr
     done(at, *words[:5])
-    assert "unknown-player" in refused(at, *words[:4], "--dry-run", code=1)
+    gone = stream_rater(*words[:4], "--dry-run", settings=at)
+    assert gone.returncode == 1 and "unknown-player" in gone.stderr
 
 
 # --- predict ---
