@@ -106,7 +106,7 @@ def erase(
 def verify(
     wait_s: float, sample: float | None, mirror: Path | None, cores: int | None, settings: Settings
 ) -> None:
-    """Compare every belief in Redis with a sequential replay of the log, bit for bit. With
+    """Compare every belief with a sequential replay of the log, bit for bit. With
     --sample, those of some ladders: it says how many, and that nothing else is proven. With
     --mirror, the log with its mirror: the same records must be accepted at the same offsets."""
     if mirror is not None:

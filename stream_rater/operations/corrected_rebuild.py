@@ -47,7 +47,7 @@ class LastPublished(NamedTuple):
 class Edition(NamedTuple):
     """A replay of the log with some of its corrections, for some of its players."""
 
-    verdicts: Verdicts  # The verdicts on the corrections that count (`corrected.verdicts_of_log`).
+    verdicts: Verdicts  # The verdicts on the corrections that count (`ledger.verdicts_of_log`).
     limits: Mapping[str, int]
     """By ladder, the offset of the first correction left out, whose players it is for."""
 

@@ -114,6 +114,6 @@ def _flush(submitter: Submitter, count: int) -> None:
     if submitter.failures:
         raise errors.Failed(
             f"{len(submitter.failures):,} of {counted(count, 'correction')} not sent, first "
-            f"{shown(submitter.failures[0])}: run the same command again; what was sent twice is "
-            "refused the second time"
+            f"{shown(submitter.failures[0])}: run the same command again; what was sent twice "
+            "changes nothing the second time"
         )

@@ -432,7 +432,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     key: bytes
     value: bytes
     event_id: bytes
-    time: str  # The time when the round was completed, as the producer reported it.
+    time: str  # `completed_at` of the event, as the producer reported it.
     trace: Trace | None = None  # The trace context of the round's record.
 
 

@@ -3,7 +3,7 @@
 Every replay reads the log through this module. A record holds a round, a seed, a reset or a
 correction. Whether it is accepted depends on the earlier records of its partition
 (`RecordValidator`). Whether a correction is accepted may depend on the whole log before it. So
-corrections are validated in separate passes (`corrected`), and a replay receives the outcome
+corrections are validated in separate passes (`ledger`), and a replay receives the outcome
 (`Verdicts`).
 """
 
@@ -227,7 +227,7 @@ class EditedLog:
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
         verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
     ) -> None:  # fmt: skip
-        """`verdicts` are the verdicts on the log's corrections (`corrected.verdicts_of_log`).
+        """`verdicts` are the verdicts on the log's corrections (`ledger.verdicts_of_log`).
         Without them `read` raises MissingVerdicts at a correction. `validator` is a validator that
         several replays share when they read the log together."""
         self.validator = validator or RecordValidator(ladders, window, partitions)

@@ -6,9 +6,9 @@ verdict on a correction is a pure function of the log before it. A ledger that b
 checkpoint gives the same verdicts, or raises NeedsEarlierRounds if it needs the rounds before the
 checkpoint.
 
-The corrections of a whole log are validated in two passes, before a third pass rates the log. The
+The corrections of a whole log are validated in two passes, before another one rates the log. The
 first pass collects the corrections. The second pass checks whether the rounds and players that they
-name are in the log.
+name are in the log. They begin only when a replay without verdicts meets a correction.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

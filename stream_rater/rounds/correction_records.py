@@ -1,7 +1,7 @@
 """Finds the corrections among records, decodes them, and checks that they are well-formed and that
 their ladder accepts corrections. This is the part of validation that needs only the record and the
 ladders file. The other part, in `replay.ledger`, checks whether the log has the round or the player
-that is corrected."""
+that is corrected, and validates the new standings of an amendment."""
 
 import math
 from typing import NamedTuple

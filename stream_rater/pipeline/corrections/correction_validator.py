@@ -328,7 +328,7 @@ class Lookahead:
 
     @property
     def rejections(self) -> dict[int, Rejections | None]:
-        """The same as in Ahead, for all ladders together."""
+        """Those of each QueueLookahead, for all ladders together."""
         return {at: why for each in self._ladders.values() for at, why in each.rejections.items()}
 
     def remember(self, record: Record) -> None:

@@ -1,14 +1,14 @@
-"""Corrections, seeds and resets in the estimator: when they are applied, and what waits for them.
+"""Steps 15 to 22 of the protocol: when corrections, seeds and resets are applied, and what waits.
 
 The work on a correction at offset c begins once all records before c in its partition are finished.
 So in every shard's log, its parts follow the parts of all earlier rounds, and a redelivered part of
 an earlier round is not fresh any more. Until the correction is finished, later rounds of its ladder
 are deferred. Rounds of other ladders are rated between the steps of the work.
 
-1. Validate the correction, and rate the ladder's rounds again (`correction_job`).
-2. Write the ladder events of the accepted corrections (`NoteCorrections`). All workers rate later
-   rounds by them.
-3. Send the new records of the players whose beliefs changed, as correction parts. Once all parts
+1. Validate the correction, and rate the ladder's rounds again (`correction_job`): steps 17, 18.
+2. Write the ladder events of the accepted corrections (`NoteCorrections`): step 19. All workers
+   rate later rounds by them.
+3. Send the new records of the players whose beliefs changed, as correction parts (20, 21). Once all
    are acknowledged, the correction is finished, and later rounds of the players wait until the
    parts are applied.
 4. Rate the deferred rounds, edited by the corrections.

@@ -145,7 +145,7 @@ class ReadSoFar(NamedTuple):
     """A summary of the ladder's rounds, seeds and resets that a pass has read so far."""
 
     last: RecordPlace = (-1, 0)
-    """The last one: its offset and checksum, as in Head. (-1, 0) before the first one."""
+    """The last one: its offset and checksum, as in CheckpointHead. (-1, 0) before the first one."""
     time: int = 0  # The latest of their times, in Unix seconds.
     completed_at: str = ""  # The time of the last one, as reported.
 

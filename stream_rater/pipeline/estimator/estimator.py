@@ -1,5 +1,5 @@
 """Stage 1's state machine, which reads `round-completed` and sends parts. It performs steps 1 to 7
-of the protocol.
+of the protocol, and steps 15 to 22 by `pipeline.corrections`.
 
 1. On assignment, drop all state and fetch the committed offset c. Compare the record before c with
    the one that was finished, and the store of each shard with its log (`same_history`). Set
@@ -131,7 +131,7 @@ class Estimator:
         """Whether something has changed since the candidates were last examined."""
 
     def run(self) -> ports.Step[NoReturn]:
-        """Run steps 1 to 7 forever."""
+        """Run steps 1 to 7, and 15 to 22, forever."""
         troubles = 0
         while True:
             try:

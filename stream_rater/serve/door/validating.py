@@ -3,7 +3,7 @@
 A verdict depends on the ladders file, on the offset that the record will have, and on the time now.
 The offset is not known. So a round is refused only if it would be rejected at the known end of the
 log and after each later change of its ladder. A valid one may still be rejected by a worker: as a
-duplicate, or by the terms at its offset.
+duplicate, by the terms at its offset, or for the new standings of an amendment.
 """
 
 import re
