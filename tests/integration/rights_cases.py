@@ -191,7 +191,7 @@ class Runs:
         return [Bytes(each.value(), partition=each.partition() or 0) for each in found]
 
     def rated(self) -> Settings:
-        """A place with rated rounds, a rejection, a checkpoint that is not whole; its owner's."""
+        """An owner's place: rated rounds, a rejection, half a checkpoint, keys of an old index."""
         owner = self.castle.owner(self.castle.place())
         topics, admin = Topics.of(owner), Admin(owner)
         produce(owner, some_rounds())
@@ -204,6 +204,8 @@ class Runs:
         half = CheckpointHead(0, b"", (), (0, 0), 0, "", pieces=1)
         head = "stream-rater:checkpoints:eu", half.name, encode(half)
         self.castle.redis.put(database_of(owner), *head)
+        for key in ("{stream-rater:index}", "stream-rater:index:tails"):  # of an earlier release
+            self.castle.redis.put(database_of(owner), key, "0", b"")
         return owner
 
     def sharing(self, rated: Settings) -> Settings:

@@ -13,19 +13,14 @@ import msgspec
 import pytest
 
 from local.processes import free_port
-from local.servers import Server
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
-from tests.chaos.below import frozen
 from tests.chaos.judging import ANSWERS, asking, judge_twice, recording, words_of
 from tests.chaos.planted import IN_SERVE
-from tests.chaos.redis_faults import restored, snapshot
-from tests.chaos.scene import advised_redis
 from tests.chaos.season import differing, lobbies
 from tests.chaos.serving import wait_until_asked
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import index_process
 from tests.integration.topics import Bytes, Finished, produce, rated
 from tests.judge.observations import Findings
 from tests.real import SettingsFactory
@@ -122,8 +117,8 @@ def play(at: Settings, first: int) -> None:
         produce(at, [Bytes(value, b"duels")])
 
 
-def story(at: Settings, index: Server, worker: WorkerProcess, serve: WorkerProcess) -> None:
-    """Rate rounds; set the index back; and ask for rounds that wait for a worker."""
+def story(at: Settings, worker: WorkerProcess, serve: WorkerProcess) -> None:
+    """Rate rounds, twice, and ask for rounds that wait for a worker."""
 
     def rate(first: int) -> None:
         play(at, first)
@@ -135,13 +130,7 @@ def story(at: Settings, index: Server, worker: WorkerProcess, serve: WorkerProce
         wait_until_asked(serve, ENOUGH)
 
     rate(0)
-    kept = snapshot(index)
     rate(TURNS)
-    with frozen(index_process(serve)):  # so that the index stays as it is
-        restored(index, kept)
-        wait_until_asked(serve, ENOUGH)
-    serve.wait_ready()
-    wait_until_asked(serve, ENOUGH)
     worker.pause()
     try:
         play(at, 2 * TURNS)
@@ -160,14 +149,12 @@ def judged(at: Settings, folder: Path, fault: str) -> Findings:
     with closing(WorkerProcess(at, folder / "worker.log", forked=True)) as worker:
         worker.wait_ready()
         with (
-            advised_redis(folder / "index") as index,
             recording(folder / "live.jsonl.gz", *recorded) as live,
+            closing(WorkerProcess(serving, folder / "serve.log", command=command)) as serve,
         ):
-            own = msgspec.structs.replace(serving, redis=index.address)
-            with closing(WorkerProcess(own, folder / "serve.log", command=command)) as serve:
-                serve.wait_ready()
-                story(at, index, worker, serve)
-                return judge_twice(live, at)
+            serve.wait_ready()
+            story(at, worker, serve)
+            return judge_twice(live, at)
 
 
 @pytest.mark.slow  # the judge by hand, answers too: `unit/test_judge.py`
