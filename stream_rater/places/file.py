@@ -406,8 +406,8 @@ class FilePlace(reading.DataFile, Place):
             super().close()
             if index.is_dir():
                 folder.discard(index)
-            gone = [Path(f"{beside}{end}") for end in ("", *names.LOG_ENDS)]
-            self.database.replace_by(new, gone)
+            old = () if beside.is_dir() else ("", *names.LOG_ENDS)  # An index was once a file.
+            self.database.replace_by(new, [Path(f"{beside}{end}") for end in old])
         finally:
             remove(new)
 

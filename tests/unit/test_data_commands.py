@@ -17,6 +17,7 @@ from stream_rater.operations.verify import place_of
 from stream_rater.rating import record
 from stream_rater.replay import log_reading
 from tests.builders.commands import done, execute, failed, run, submitted
+from tests.builders.indexes import Index, an_event
 from tests.builders.lines import Line, a_round
 from tests.builders.rated_data_files import estimate, merged, rate, rating
 from tests.rounds import day
@@ -316,24 +317,30 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
     assert "all equal" in done("verify", "--data", path)
 
 
-def test_an_id_is_erased(path: Path, ladders: Path) -> None:
-    """It is in no byte of the file; ratings and offsets stay, and the process goes on as before."""
+@pytest.mark.parametrize("old_index", [True, False])
+def test_an_id_is_erased(path: Path, ladders: Path, old_index: bool) -> None:
+    """It is in no byte of the file, or of its index; ratings and offsets stay; the process goes on
+    as before."""
     done("correct", "void", "duels", "r3", "--data", path)
     done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
     submit(path, [a_round(n, "gertrude", "p1", round_id=f"g{n}", ladder="duels") for n in range(3)])
     done("correct", "remove", "duels", "gertrude", "--until", day(1), "--data", path)
     rate(path, ladders)
     index = path.with_name("ratings.db-index")
-    index.write_bytes(b"SQLite format 3\0gertrude")
+    if old_index:
+        index.write_bytes(b"SQLite format 3\0gertrude")
+    else:
+        with closing(Index(index)) as made:
+            made.apply([an_event("gertrude", 1)])
     other = path.with_name("other.db")
     done("backup", path, other)
     said = done("erase", "gertrude", "--pseudonym", "somebody", "--dry-run", "--data", path)
     assert "3 rounds and 1 correction name the player" in said and "nothing was" in said
     text = done("erase", "gertrude", "--pseudonym", "somebody", "--data", path)
     assert "beliefs, all equal to those before" in text
-    assert not index.exists() and not [*path.parent.glob("*.stream-rater-*")]
-    for each in path.parent.glob("ratings.db*"):
-        assert b"gertrude" not in each.read_bytes()
+    assert not index.is_file() and not [*path.parent.glob("*.stream-rater-*")]
+    for each in (*path.parent.glob("ratings.db*"), *index.rglob("*")):
+        assert each.is_dir() or b"gertrude" not in each.read_bytes()
     for each, who in ((path, "somebody"), (other, "gertrude")):
         assert "all equal" in done("verify", "--data", each)
         submit(each, [a_round(9, who, "p2", round_id="g9", ladder="duels")])
