@@ -1,5 +1,6 @@
 """Reads the current beliefs of some players from the workers' store, as a pool of these players."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,6 +18,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 REFRESH_S = 1.0  # The time after which the ladder events and the partitions are looked at again.
+NEW_LADDER_S = 0.1  # The same if a ladder is not known: its first round may have come since then.
 NOTHING_PUBLISHED: Mapping[str, int] = {}
 
 
@@ -50,7 +52,7 @@ class LiveBeliefs:
     ) -> None:
         """Ask `place` for nothing yet."""
         self._ladders, self._place, self._clock = ladders, place, clock
-        self._ladder_log, self._until_s = LadderLog(), -1.0
+        self._ladder_log, self._looked_s = LadderLog(), -math.inf
         self._edits = EditsOfLadders()
         self._ends: Sequence[int] = ()  # By partition, where the next round will be.
 
@@ -67,6 +69,8 @@ class LiveBeliefs:
         play any more.
         """
         self._prepare()
+        if ladder not in self._ladder_log.ladders:
+            self._prepare(NEW_LADDER_S)
         if ladder not in self._ladder_log.ladders:
             raise UnratedLadder(ladder, self._ladder_log.ladders)
         if why := disagreement(self._place, self._ladders, self._ladder_log, ladder):
@@ -98,12 +102,12 @@ class LiveBeliefs:
         edits = self._edits.of(ladder, self._ladder_log.corrections).last
         return [each.number for each in edits.started]
 
-    def _prepare(self) -> None:
-        """Check that the workers use this store, and read new ladder events, every REFRESH_S."""
-        if self._clock() > self._until_s:
+    def _prepare(self, after_s: float = REFRESH_S) -> None:
+        """Check that the workers use this store, and read new ladder events, after so long."""
+        if self._clock() > self._looked_s + after_s:
             self._place.look()
             self._ladder_log, self._ends = self._place.ladder_log(), self._place.ends()
-            self._until_s = self._clock() + REFRESH_S
+            self._looked_s = self._clock()
 
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
         """The record of each player; None if there is none. Each shard is read at one instant."""

@@ -14,7 +14,12 @@ from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
 from stream_rater.places import live_beliefs
-from stream_rater.places.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs
+from stream_rater.places.live_beliefs import (
+    LaddersDiffer,
+    LiveBeliefs,
+    StaleBeliefs,
+    UnratedLadder,
+)
 from stream_rater.places.memory import MemoryPlace
 from tests.builders.machines import a_belief
 
@@ -43,7 +48,7 @@ class Rated(MemoryPlace):
         """Receives the shards that are read."""
         self.known = self.stored = SHARDS
         """The number of shards, as of the last look, and of those that Redis has."""
-        self.live = LiveBeliefs(ladders, self, lambda: self.now_s)
+        self.ladders, self.live = ladders, LiveBeliefs(ladders, self, lambda: self.now_s)
 
     @property
     def shards(self) -> int:
@@ -87,6 +92,17 @@ def test_by_the_parameters_of_the_next_round(place: Rated) -> None:
     assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 1500.0
     place.now_s = live_beliefs.REFRESH_S + 0.1
     assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 500.0
+
+
+def test_a_new_ladder_is_known_soon(place: Rated) -> None:
+    """It is looked for again before it is refused, but not at each question."""
+    place.live.of("l", ["ann"])
+    place.log.write(ladder_history.encode_histories("noted", {"m": place.ladders.history("l")}))
+    with pytest.raises(UnratedLadder, match="'m'"):
+        place.live.of("m", ["ann"])
+    place.now_s = live_beliefs.NEW_LADDER_S + 0.01
+    with pytest.raises(LaddersDiffer, match="'m'"):
+        place.live.of("m", ["ann"])
 
 
 def test_a_ladder_that_is_not_rated_yet(tmp_path: Path) -> None:
