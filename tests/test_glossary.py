@@ -35,7 +35,7 @@ STAYS = re.compile(
     ladders[-_]noted | LADDERS_NOTED | ["'`]noted["'`] | NotedCorrections | noted_corrections
     | Scatter\b | \bscatter\b(?=["(`]) | \.scatter\b | "scattered" | scattered\ \(estimated
     | \buntold\b(?=["\]=)`]) | \.untold\b | bit\ 0\ is\ untold
-    | ["\.]foretold\b | ^\ {4}foretold:\ float\b
+    | ["\.]foretold\b | ^\ {4}foretold:\ float$
     """,
     re.VERBOSE,
 )

@@ -89,7 +89,8 @@ class WinBin(msgspec.Struct, frozen=True):
     low: float
     high: float
     sides: int
-    foretold: float  # The mean of the sides' predicted probabilities to win.
+    foretold: float
+    """The mean of the sides' predicted probabilities to win."""
     won: float  # The share of the sides that won.
     won_low: float
     """The low end of Wilson's 95 % interval of `won`, as if the sides were independent."""

@@ -254,10 +254,12 @@ def positions(folder: Path, log: str) -> list[int]:
     return next((head.reached for head in heads if head and head.log == log), [])
 
 
-def discard(folder: Path) -> None:
-    """Delete all environments of a folder: the index is made again."""
+def discard(folder: Path) -> list[Path]:
+    """Delete all environments of a folder, so that the index is made again. Returns those that
+    could not be deleted."""
     for path in _made(folder):
         _delete(path)
+    return _made(folder)
 
 
 def _made(folder: Path) -> list[Path]:

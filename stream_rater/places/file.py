@@ -24,7 +24,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.errors import LogTrouble, StoreTrouble
+from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble
 from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
 from stream_rater.contract.record import REJECTIONS_BACK, Record, RejectedRecord, WorkersProgress
 from stream_rater.index import folder
@@ -390,13 +390,15 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def successor(self, prefix: str) -> Iterator[Place]:
-        """The index is deleted at the end. Raises Unusable if another program reads this file, and
-        BadConfiguration."""
+        """At the end every index of the file is deleted: the one beside it, and that of the
+        settings. Raises Unusable if another program reads this file, BadConfiguration, and Denied
+        if an index cannot be deleted; then this file stays as it was."""
         self._be_alone()
         self.check_settings()
         new, beside = names.real(self.path, names.NEW), names.index_path(self.path)
-        index = Path(self.settings.index) if self.settings.index else beside
-        names.check_index(index)
+        indexes = {beside, Path(self.settings.index or beside)}
+        for index in indexes:
+            names.check_index(index)
         try:
             remove(new)
             database = Database.open(new, partitions=self.partitions, shards=self.shards)
@@ -404,10 +406,11 @@ class FilePlace(reading.DataFile, Place):
                 yield made
                 made.end_rebuild()
             super().close()
-            if index.is_dir():
-                folder.discard(index)
-            old = () if beside.is_dir() else ("", *names.LOG_ENDS)  # An index was once a file.
-            self.database.replace_by(new, [Path(f"{beside}{end}") for end in old])
+            for index in indexes:
+                names.drop_old_index(index)
+                if left := folder.discard(index):
+                    raise Denied(f"{left[0]} may have the id, and cannot be deleted: delete it")
+            self.database.replace_by(new)
         finally:
             remove(new)
 

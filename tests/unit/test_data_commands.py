@@ -317,20 +317,24 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
     assert "all equal" in done("verify", "--data", path)
 
 
-@pytest.mark.parametrize("old_index", [True, False])
-def test_an_id_is_erased(path: Path, ladders: Path, old_index: bool) -> None:
-    """It is in no byte of the file, or of its index; ratings and offsets stay; the process goes on
-    as before."""
+@pytest.mark.parametrize("kind", ["a file", "a folder", "another folder, too"])
+def test_an_id_is_erased(
+    path: Path, ladders: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in no byte of the file or of its indexes; ratings and offsets stay; the process goes
+    on as before."""
     done("correct", "void", "duels", "r3", "--data", path)
     done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
     submit(path, [a_round(n, "gertrude", "p1", round_id=f"g{n}", ladder="duels") for n in range(3)])
     done("correct", "remove", "duels", "gertrude", "--until", day(1), "--data", path)
     rate(path, ladders)
-    index = path.with_name("ratings.db-index")
-    if old_index:
+    index, another = path.with_name("ratings.db-index"), path.with_name("another")
+    if kind == "another folder, too":
+        monkeypatch.setenv("STREAM_RATER_INDEX", str(another))
+    if kind == "a file":
         index.write_bytes(b"SQLite format 3\0gertrude")
-    else:
-        with closing(Index(index)) as made:
+    for each in {"a file": (), "a folder": (index,)}.get(kind, (index, another)):
+        with closing(Index(each)) as made:
             made.apply([an_event("gertrude", 1)])
     other = path.with_name("other.db")
     done("backup", path, other)
@@ -339,7 +343,7 @@ def test_an_id_is_erased(path: Path, ladders: Path, old_index: bool) -> None:
     text = done("erase", "gertrude", "--pseudonym", "somebody", "--data", path)
     assert "beliefs, all equal to those before" in text
     assert not index.is_file() and not [*path.parent.glob("*.stream-rater-*")]
-    for each in (*path.parent.glob("ratings.db*"), *index.rglob("*")):
+    for each in (*path.parent.glob("ratings.db*"), *index.rglob("*"), *another.rglob("*")):
         assert each.is_dir() or b"gertrude" not in each.read_bytes()
     for each, who in ((path, "somebody"), (other, "gertrude")):
         assert "all equal" in done("verify", "--data", each)
@@ -350,13 +354,23 @@ def test_an_id_is_erased(path: Path, ladders: Path, old_index: bool) -> None:
     assert all_events(path) == all_events(other).replace("gertrude", "somebody") != ""
 
 
-def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
-    """A player who is not there, a name that is taken, waiting records; the file stays as it is."""
+def test_what_cannot_be_erased_is_refused(
+    path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A player who is not there, a name that is taken, an index that cannot be deleted, waiting
+    records; the file stays as it is."""
     before = path.read_bytes()
     assert "unknown-player" in failed("erase", "x", "--data", path)
     assert "is a player already" in failed("erase", "p1", "--pseudonym", "p2", "--data", path)
     assert "are for Kafka" in failed("erase", "p1", "--to", "new.", "--data", path)
     assert "give --to" in failed("erase", "p1")
+    index = path.with_name("index")
+    with closing(Index(index)) as made:
+        made.apply([an_event("p1", 1)])
+    (made.store.path / "a copy").write_bytes(b"p1")
+    with monkeypatch.context() as environment:
+        environment.setenv("STREAM_RATER_INDEX", str(index))
+        assert "may have the id" in failed("erase", "p1", "--data", path)
     assert path.read_bytes() == before
     submit(path, season(30, 1))
     assert "1 record not rated yet" in failed("erase", "p1", "--data", path)

@@ -12,7 +12,7 @@ happen. `warnings_of` says so for a foreign program that opens the file to write
 import secrets
 import sqlite3
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,19 +101,19 @@ class Database:
             self.connection.close()
         self._hold.close()
 
-    def replace_by(self, path: Path, gone: Collection[Path] = ()) -> None:
+    def replace_by(self, path: Path) -> None:
         """Put another file, which no process has open, in the place of this one, and release the
         lock. Raises Unusable if another program has this file open; then nothing has changed.
-        `gone`: files to delete before. A write-ahead log that is left behind would be played into
-        the new file."""
+
+        The write-ahead log is emptied before: one that is left behind would be played into the new
+        file.
+        """
         self._roll_back()
         with self.guarded(StoreTrouble):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self.connection.close()
         try:
             names.check_unread(self.path)
-            for each in gone:
-                each.unlink(missing_ok=True)
             path.chmod(self.path.stat().st_mode & 0o777)
             path.replace(self.path)
             names.sync(self.path.parent)
