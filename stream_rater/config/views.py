@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400
 NOT_LISTED = -math.inf
-"""The time until which a player is listed who is not listed at all."""
+"""Stands for the time until which a player is listed, if the player is not listed at all."""
 
 MoreThanZero = Annotated[float, Meta(gt=0, le=1e9)]
 Rounds = Annotated[int, Meta(ge=1, le=1_000_000)]

@@ -255,7 +255,8 @@ class LadderLog:
                 self._in_force[ladder] = proposal.history
 
     def in_force(self, ladder: str) -> History:
-        """The history of a ladder that is in force, without undecided proposals; else empty."""
+        """The history of a ladder that is in force, without undecided proposals; empty if there is
+        none."""
         return self._in_force.get(ladder, ())
 
     @property

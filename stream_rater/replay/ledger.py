@@ -246,8 +246,8 @@ class Ledger:
             yield offset, names
 
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
-        """The offset and time of each round of a player and, with `seeds`, of each seed. Raises
-        Invalid if there is none."""
+        """The offset and time of each round of a player and, with `seeds`, of each seed. If there
+        is none, raises Invalid or, if the base may have one, NeedsEarlierRounds."""
         found = [*self._rounds_of(player), *(self._seeds_of(player) if seeds else ())]
         if found:
             return found

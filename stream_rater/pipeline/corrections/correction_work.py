@@ -236,7 +236,7 @@ class SeedWork:
 
 
 def by_turn(names: StringColumn) -> list[Ints]:
-    """First the rows of each player's first name among `names`, then those of the second, etc."""
+    """The rows of each player's first name among `names`, then those of the second, and so on."""
     _, which = np.unique(names.hashes, return_inverse=True)
     if len(names) == int(which.max(initial=-1)) + 1:
         return [np.arange(len(names))]

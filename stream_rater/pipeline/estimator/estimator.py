@@ -364,7 +364,7 @@ class Estimator:
         self._observer.rounds_resumed(len(resumed))
 
     def _was_sent(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
-        """Finish rounds that are wholly sent. Their players' parts are pending up to these ends."""
+        """Finish wholly sent rounds. Their parts are pending for their players up to these ends."""
         self._in_flight.sent(part_ends, estimation.fingerprints_by_shard(pending), self._now_s)
         self._done_with(pending)
 

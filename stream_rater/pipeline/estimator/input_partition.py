@@ -66,7 +66,8 @@ class InputPartition:
         return bool(self._is_live(record))
 
     def _is_live(self, record: Record) -> bool | None:
-        """Whether a record is not before c, and so is tracked from now on; None: it was read."""
+        """Whether a record is at or after c, so that it is tracked from now on. None if it was read
+        before."""
         if record.offset < self._next_offset:
             return None
         self._next_offset = record.offset + 1

@@ -280,7 +280,7 @@ class PollBackoff:
         self._passes_waited += 1
 
     def progressed(self, *, poll_soon: bool = True) -> None:
-        """Record progress. `poll_soon=False`: the progress is a piece of an oversize round."""
+        """Record progress. `poll_soon=False`: the progress is a sent piece of an oversize round."""
         self._passes_waited = 0 if poll_soon else PASSES_AFTER_PIECE
 
     def corrected(self) -> None:

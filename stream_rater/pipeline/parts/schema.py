@@ -39,7 +39,8 @@ MARK = 2
 
 OLDEST_KERNEL = 2
 """The oldest kernel version whose evidence has the same meaning for stage 2 as ours. Parts of this
-version and later ones, up to our own, are applied. Later ones wait for their release's workers."""
+version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
+release."""
 
 EVIDENCE_COLUMNS = 4
 """The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it

@@ -355,7 +355,8 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
-    """The traced rounds in these batches, by shard; a round once for each of its parts there."""
+    """The traced rounds in these batches, by shard. A round with several parts in a shard is listed
+    once for each part."""
     for batch in batches:
         for shard, parts in batch.parts.items():
             for queued in parts:
