@@ -68,7 +68,7 @@ class SharedCache:
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Store what was compiled, and release the lock, so that other processes load it."""
+        """Store the compiled code, and release the lock, so that other processes load the code."""
         try:
             self._cache.save_overload(signature, compiled)
         finally:
@@ -133,7 +133,7 @@ def _lock_file(folder: Path) -> int | None:
 # --- progress ---
 
 SILENT_S, SILENT_ELSEWHERE_S = 0.5, 2.0
-"""Nothing is shown for so many seconds at first: on a terminal, and elsewhere."""
+"""Nothing is shown for this time at first, in seconds: on a terminal, and elsewhere."""
 EVERY_S, EVERY_ELSEWHERE_S = 0.1, 10.0
 """The least time between two reports, in seconds: on a terminal, and elsewhere."""
 
@@ -143,15 +143,15 @@ Clock = Callable[[], float]
 
 
 def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Show progress on standard error from now on, and no longer as in a notebook."""
+    """Show progress on standard error from now on. If it was shown as in a notebook, that ends."""
     watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(CompileProgress(stream or sys.__stderr__, clock))
 
 
 def in_notebook() -> None:
-    """Show progress on whatever is standard error at the time, unless a stream is chosen
-    already."""
+    """Show progress on whatever standard error is at the time of each report. If a stream was
+    chosen already, nothing changes."""
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(NotebookProgress())
 
@@ -199,7 +199,7 @@ class CompileProgress(Watcher):
 
 
 class NotebookProgress(CompileProgress):
-    """Shows progress on whatever `sys.stderr` is then: a notebook shows it below the cell."""
+    """Shows progress on what `sys.stderr` is at each report: a notebook shows it below the cell."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         super().__init__(None, clock)
@@ -210,7 +210,7 @@ class NotebookProgress(CompileProgress):
 
 
 class CompileLog(Watcher):
-    """Reports progress in a log, for the service: when compiling begins, and now and then."""
+    """Reports progress in a log, for the service: when compiling begins, and from time to time."""
 
     def __init__(self, info: Callable[..., object], clock: Clock = time.monotonic) -> None:
         self._info = info

@@ -48,7 +48,8 @@ _log: Any = numba.core.caching._cache_log
 
 
 class KernelFiles:
-    """The files of one kernel, one for each list of types. Numba uses it as its own `Cache`."""
+    """The files of one kernel: one for each list of types that it was compiled for. Numba uses it
+    as it uses its own `Cache`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -72,7 +73,8 @@ class KernelFiles:
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Write a compiled form. If it cannot be, as on a full disk, this process uses it still."""
+        """Write a compiled form. If it cannot be written, for example because the disk is full,
+        this process can still use it."""
         linking.mark(compiled, self._function.__module__, self._function.__name__)
         if compiled.lifted or compiled.library.has_dynamic_globals:
             return  # it has addresses of this process in it
@@ -100,10 +102,10 @@ class KernelFiles:
 
 
 def _reduced(compiled: Any) -> bytes:
-    """A compiled form as bytes. Numba's `_reduce` gives machine code and LLVM code. The latter,
-    which only the compilation of a calling kernel needs, is stored beside the rest, since reading
-    it would take a third of the time of loading. The annotation is left out: it says where the
-    source was."""
+    """A compiled form as bytes. Numba's `_reduce` gives the machine code and the LLVM code. The
+    latter is needed only where a kernel that calls this one is compiled, but to read it would take
+    a third of the time of loading a form. So it is stored beside the rest. The annotation, a text
+    for people, is left out, because it says where the source was."""
     (name, kind, (machine_code, llvm_code)), *rest = compiled._replace(type_annotation="")._reduce()
     module = compiled.library._get_module_for_linking()
     symbols = {
@@ -118,8 +120,9 @@ def _reduced(compiled: Any) -> bytes:
 
 
 def _rebuilt(target: Any, content: bytes) -> Any:
-    """The compiled form that `_reduced` gave these bytes of. Its LLVM code is read when a caller is
-    compiled. None if the kernels that it calls are not those that it was compiled with."""
+    """The compiled form that `_reduced` gave these bytes of. Its LLVM code is read when a kernel
+    that has a copy of it is compiled. None if the kernels that it calls are not those that it was
+    compiled with."""
     entry, called, symbols, llvm_code, reduced = pickle.loads(content)
     callees = linking.load_callees(called)
     if callees is None:
@@ -181,7 +184,7 @@ def _state() -> str:
 
 
 STATE = _state()
-"""The name of the folders for kernels of exactly these sources, by exactly these versions."""
+"""The name of the folders for kernels that were compiled from these sources, by these versions."""
 
 
 def level() -> str:

@@ -131,7 +131,7 @@ class RecordColumn(ColumnSequence["bytes | None"]):
     __slots__ = ("is_present", "strings")
 
     def __init__(self, strings: StringColumn, is_present: Flags) -> None:
-        self.strings = strings  # (P,) the bytes of each record; any, where there is none.
+        self.strings = strings  # (P,) the bytes of each record; any bytes if there is none.
         self.is_present = is_present  # (P,) whether there is a record.
 
     @classmethod

@@ -19,10 +19,11 @@ from stream_rater.columns.strings import SECRET_KEY, StringColumn
 Fingerprints = npt.NDArray[np.uint64]
 
 SHARD_BITS = 20
-"""The lowest bits of a fingerprint, which contain the shard. No topic has more shards."""
+"""The number of lowest bits of a fingerprint, which contain the shard. No topic has more shards."""
 IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
 TAKEN = np.uint64(1 << 63)  # The bit that is set in each fingerprint, so that none is 0.
-NOTHING = -1  # Stands for no number, because stored numbers are never below 0.
+NOTHING = -1
+"""Stands for the absence of a number: stored numbers are never below 0."""
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 SMALLEST = 1024
@@ -62,7 +63,7 @@ def shards_in(players: Fingerprints) -> Ints:
 
 @kernel
 def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
-    """The indices of the players ordered by shard, stably; and the end of each shard in them."""
+    """The players' indices, stably ordered by shard; and the end of each shard in this order."""
     ends = np.zeros(1 + np.int64((players & IN_SHARD).max()), np.int64)
     for player in players:
         ends[np.int64(player & IN_SHARD)] += 1

@@ -25,7 +25,7 @@ WAYS = 8  # The number of slots of a set.
 SHORTEST, LONGEST = 160, 1024
 """The bytes of name and record together for which a slot has room: at first, and at most. Entries
 that are longer than LONGEST are not stored."""
-ABOUT = 28  # The bytes that a slot takes beside its name and record.
+ABOUT = 28  # The bytes that a slot takes in addition to its name and record.
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 HALF = np.uint64(32)
@@ -146,9 +146,9 @@ def _forget(taken: Fingerprints, fingerprints: Fingerprints) -> int:
 
 
 def _zeros(count: int, dtype: Any) -> Any:
-    """(count,) zeros in memory of small pages. NumPy asks for huge ones, of which the first few
-    thousand entries, spread as they are, would occupy all, and wait until they are filled with
-    zeros."""
+    """(count,) zeros in memory of small pages. NumPy asks for huge pages. Since entries are spread
+    over the table, the first few thousand of them would then occupy all of it, and wait until the
+    system has filled it with zeros."""
     size = np.dtype(dtype).itemsize
     memory = mmap.mmap(-1, max(1, count * size))
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
@@ -158,8 +158,9 @@ def _zeros(count: int, dtype: Any) -> Any:
 
 class RecordTable:
     """The newest records of players, by owner and name, in a bounded amount of memory. An owner is
-    a number that the caller chooses. A caller that takes a new one, for example for each ladder of
-    each opened shard, has dropped all entries of the old one: their slots are taken by and by."""
+    a number that the caller chooses, for example one for each ladder of each opened shard. Entries
+    of another owner are not found. So a caller that takes a new number has dropped all entries of
+    the old one, and their slots are taken by and by."""
 
     def __init__(self, most_bytes: int) -> None:
         """`most_bytes` bounds the memory. If it is less than one set takes, nothing is stored."""
@@ -195,9 +196,10 @@ class RecordTable:
     def find(
         self, owners: Ints, names: StringColumn, fingerprints: Fingerprints
     ) -> tuple[Flags, StringColumn]:
-        """(n,) whether each player's record is in the table, and (n,) copies of the records, else
-        empty strings. `owners` (n,) and `names` (n,) say which players. `fingerprints` (n,), not 0,
-        are the same at each call for a player, and differ between most players."""
+        """(n,) whether each player's record is in the table, and (n,) copies of the records; an
+        empty string stands for a record that is not there. `owners` (n,) and `names` (n,) say which
+        players. `fingerprints` (n,) are any numbers but 0 that are the same at each call for a
+        player, and differ between most players."""
         slots, sizes = _slots_of(
             *self._columns, fingerprints, owners, names.data, names.starts, names.ends, self._tick()
         )
@@ -207,7 +209,8 @@ class RecordTable:
         return slots != NO_SLOT, StringColumn(data, ends - sizes, ends)
 
     def may_contain(self, fingerprints: Fingerprints) -> Flags:
-        """(n,) whether an entry has each fingerprint, whoever's it is. It is not used by that."""
+        """(n,) whether an entry has each fingerprint, whoever's it is. It does not count as
+        used."""
         return _are_taken(self._taken, fingerprints)
 
     def put(

@@ -62,7 +62,8 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
     return shards_of_names(StringColumn.of(players), shards)
 
 
-ANYWHERE = 0  # The number of partitions of a log whose records may lie in any, as in a file.
+ANYWHERE = 0
+"""The number of partitions of a log whose records may be in any partition, as in a file."""
 
 
 @lru_cache(10_000)

@@ -102,5 +102,5 @@ def hashed(key: Key, data: Bytes, start: int, end: int) -> Word:
 
 @inlined
 def derived(key: Key, of: Word) -> Key:
-    """A key derived from another key and a hash `of` something, so that each has its own."""
+    """A key derived from another key and a hash `of` something: each hash has its own key."""
     return Key(Word(key.low ^ of), key.high)

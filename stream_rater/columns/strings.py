@@ -36,7 +36,7 @@ class StringColumn(msgspec.Struct, gc=False):
     data: Bytes
     starts: Ints
     ends: Ints
-    known_hashes: Hashes | None = None  # The `hashes`, once they have been computed; None before.
+    known_hashes: Hashes | None = None  # The `hashes`; None until they have been computed.
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "StringColumn":
@@ -58,7 +58,8 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def concat(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of these columns in turn, copied, with nothing between them."""
+        """The strings of all these columns, one column after the other. They are copied, with
+        nothing between them."""
         starts = np.concatenate([each.starts for each in columns])
         ends = np.concatenate([each.ends for each in columns])
         data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -71,8 +72,8 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def joined(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of these columns in turn. Columns that share their bytes go on sharing them,
-        and the bytes of others are copied."""
+        """The strings of all these columns, one column after the other. Columns that share their
+        bytes go on sharing them, and the bytes of others are copied."""
         data, firsts = list[Bytes](), dict[int, int]()
         size = 0
         for each in columns:
@@ -92,7 +93,8 @@ class StringColumn(msgspec.Struct, gc=False):
         return len(self.ends)
 
     def take(self, rows: Ints, *, compact: bool = False) -> "StringColumn":
-        """The strings in these rows, copied if `compact`, so that the others can be freed."""
+        """The strings in these rows. If `compact`, they are copied, so that the bytes of the others
+        can be freed."""
         starts, ends, data = self.starts[rows], self.ends[rows], self.data
         if compact:
             data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -128,8 +130,9 @@ class StringColumn(msgspec.Struct, gc=False):
 
 @kernel
 def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Copy data[start:end] to `out` at `at`; return its end there. The indices are unsigned: signed
-    ones may count from the end, and checking for that takes five times as long as copying."""
+    """Copy data[start:end] to `out` at `at`. Returns where the copy ends in `out`. The indices are
+    unsigned. Signed ones may count from the end, and checking for that at each byte takes five
+    times as long as the copying."""
     to, of = np.uint64(at), np.uint64(start)
     for k in range(np.uint64(end - start)):
         out[to + k] = data[of + k]
@@ -195,7 +198,7 @@ def _in_lines(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 @kernel
 def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
-    """The first row of each different string, and (n,) the index of each row's among them."""
+    """The first row of each different string, and (n,) the index of each row's string."""
     slots = 1
     while slots < 2 * len(ends):
         slots *= 2
@@ -224,7 +227,7 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
 
 
 def distinct(strings: StringColumn) -> tuple[StringColumn, Ints]:
-    """The different strings, as they appear, and (n,) the index of each row's among them."""
+    """The different strings, as they appear, and (n,) the index of each row's string in them."""
     firsts, which = _distinct(strings.data, strings.starts, strings.ends, SECRET_KEY)
     return strings.take(firsts), which
 
@@ -247,7 +250,7 @@ def _compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
 # --- times, in the form of RFC 3339 that nearly all clients write ---
 
 UNUSUAL = np.iinfo(np.int64).min
-"""A time in another form, which `events.parse_time` parses, or a text that is no time."""
+"""Stands for a time in another form (`events.parse_time` parses it), or a text that is no time."""
 
 SHAPE = np.frombuffer(b"0000-00-00T00:00:00", np.uint8).copy()
 """The form of a time, in which 0 stands for any digit."""

@@ -20,7 +20,7 @@ from stream_rater.rating.parameters import RatingConfig
 
 @contextmanager
 def _naming(place: Path | str) -> Iterator[None]:
-    """Raise errors of the block as BadConfiguration, with the place."""
+    """A context that raises the errors of its block as BadConfiguration, with the place."""
     try:
         yield
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _with_secrets(settings: Settings, where: Path | str) -> Settings:
 
 
 def _line(text: str) -> str:
-    """A secret from the text of its file. Raises ValueError if there is none."""
+    """The secret in the text of its file. Raises ValueError if there is none."""
     if secret := text.rstrip("\r\n"):
         return secret
     raise ValueError("empty")
@@ -179,7 +179,7 @@ def ladders_of_settings(settings: Settings) -> Ladders:
 # that refuses the login may not know the new password yet, or no longer know the old one.
 
 PATIENCE_S = 60.0
-"""How long, in s, a server may refuse the present password, which it may learn late."""
+"""How long a server may refuse the present password, in seconds: it may learn a new one late."""
 
 
 class Credentials(NamedTuple):
@@ -202,7 +202,7 @@ class _Refusals(NamedTuple):
 
 
 class ChangingCredentials:
-    """The user and the password of one server. The password comes from a file, if one is given."""
+    """The user and the password of one server. If a file is given, the password comes from it."""
 
     def __init__(
         self, given: Credentials, password_file: str = "",
@@ -227,9 +227,9 @@ class ChangingCredentials:
         return self._last
 
     def is_final(self, used: Credentials) -> bool:
-        """Whether a process should end because a server refused this login. It should if nothing
-        comes from a file. If that has changed since, a retry may succeed. Else the refusal becomes
-        final once the server has refused the same login again and again, for PATIENCE_S."""
+        """Whether a process should end because a server refused this login. It should if no part of
+        the login comes from a file. If the login has changed since, a retry may succeed. Otherwise
+        the refusal is final once the server has refused the same login for PATIENCE_S."""
         if not self._file:
             return True
         if self.read() != used:

@@ -153,9 +153,9 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return sorted({0, *(named.offsets if named is not None else ())})
 
     def history(self, ladder: str) -> tuple[str, ...]:
-        """The history of a ladder's terms: an entry `offset:fingerprint` for each change, from
-        offset 0 on; NOT_KNOWN where the file has no terms, so that records are rejected. That of
-        FILE_LIMITS has the limits of size and depth."""
+        """The history of a ladder's terms: one entry `offset:fingerprint` for each change, from
+        offset 0 on. The fingerprint is NOT_KNOWN where the file has no terms, and the ladder's
+        records are rejected. The history of FILE_LIMITS has the limits of size and depth."""
         if ladder == FILE_LIMITS:
             return (f"0:{self.limits.max_bytes} bytes, depth {self.limits.max_depth}",)
         return tuple(f"{at}:{_fingerprint(self.find(ladder, at))}" for at in self.offsets(ladder))
@@ -168,8 +168,9 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def _fingerprint(terms: Terms | None) -> str:
-    """A short hash of all that decides the ratings, equal on every machine. An option that is newer
-    than the first release is hashed only if it is not the default, as by older releases."""
+    """A short hash of everything that decides the ratings, equal on every machine. An option that
+    is newer than the first release is hashed only if it is not the default, so that workers of
+    older releases get the same hash."""
     if terms is None:
         return NOT_KNOWN
     rating = for_fingerprint(terms.rating)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stream_rater.columns.arrays import Flags
 
 DAY_S = 86_400
-NOT_LISTED = -math.inf  # The moment until which somebody is listed who is not listed at all.
+NOT_LISTED = -math.inf
+"""Stands for the time until which a player is listed, if the player is not listed at all."""
 
 MoreThanZero = Annotated[float, Meta(gt=0, le=1e9)]
 Rounds = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -172,7 +173,8 @@ def listed_until(views: Views, facts: NewestFacts) -> float:
 
 
 def why_not_listed(views: Views, facts: NewestFacts, at_s: float) -> Unmet | None:
-    """The first rule that keeps a player off the list at a Unix time in s; None if none does."""
+    """The first rule that keeps a player off the list at a time in Unix seconds; None if the player
+    is listed then."""
     listing, days = views.listing, max(at_s - facts.played_s, 0.0) / DAY_S
     if (unmet := _unmet_rounds(views, facts)) is not None:
         return unmet
@@ -248,8 +250,9 @@ def tier_of(views: Views, rating: float) -> str | None:
 def tier_after(
     views: Views, before: TierState | None, rating: float, rounds: int
 ) -> TierState | None:
-    """A player's tier after an event with this displayed rating and number of rounds; None without
-    tiers. `before`: the tier before it, if any. Another tier's hysteresis has no effect."""
+    """A player's tier after an event with this displayed rating and number of rounds. `before` is
+    the tier before the event; None for a player without one. Another tier's hysteresis has no
+    effect. Returns None if the ladder has no tiers."""
     if not views.tiers:
         return None
     by_rating = _index_of(views.tiers, rating)

@@ -1,4 +1,5 @@
-"""The errors of effects and machines. A machine starts over after a Trouble, and ends by others."""
+"""The errors of effects and state machines. A machine starts over after a Trouble; the other errors
+end it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
@@ -23,13 +24,14 @@ class Trouble(Exception):
 
 
 class LogTrouble(Trouble):
-    """Kafka failed: a delivery, commit or transaction failed, was fenced, or ended unknown."""
+    """Kafka failed: a delivery, commit or transaction failed, has an unknown outcome, or was
+    fenced."""
 
 
 class Regrouped(LogTrouble):
     """The consumer group has a new generation since the last poll. The commit had no effect, and
-    the producer is usable. After the next poll, which says what is owned, the worker may commit
-    again."""
+    the producer is still usable. The next poll says which partitions the worker still owns; after
+    it the worker may commit again."""
 
 
 class StoreTrouble(Trouble):
@@ -60,7 +62,8 @@ class Resharded(Unrecoverable):
 
 
 class OffsetsForgotten(Unrecoverable):
-    """Kafka has lost the estimators' committed offsets, which follow from nothing else."""
+    """Kafka no longer stores the estimators' committed offsets, and they cannot be derived from
+    anything else."""
 
     def __init__(self, least: Mapping[int, int]) -> None:
         lowest = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
@@ -163,8 +166,9 @@ REJECTIONS: Mapping[str, str] = {
     "bad-seed": "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with "
         "`rounds` out of bounds, or with no player or more than 5,000",
 }  # fmt: skip
-"""Why a record is rejected, by error code; from `corrections-refused` on for corrections only, the
-last for seeds and resets. The texts go on after "The record was rejected because"."""
+"""Why a record is rejected, by error code. The codes from `corrections-refused` on are for
+corrections only, and the last one is for seeds and resets. Each text continues the words "The
+record was rejected because"."""
 
 
 class Outdone(Exception):
@@ -180,7 +184,7 @@ class LayoutMismatch(Exception):
 
 
 class StoreMismatch(Exception):
-    """The Redis server is there, but must not be used. The text: its address and the remedy."""
+    """The Redis server is reachable, but must not be used. The text: its address and the remedy."""
 
 
 class Unusable(Unrecoverable):

@@ -191,7 +191,8 @@ def offset_of(value: bytes | None) -> int:
 
 
 def joined(*parts: str) -> str:
-    """Join escaped parts with colons into a key or event id. Other parts give other results."""
+    """Join escaped parts with colons into a key or event id. Different parts never give the same
+    result."""
     return ":".join(map(escape, parts))
 
 

@@ -125,8 +125,8 @@ class NotAppended(NamedTuple):
 Appended = RecordPlace | NotAppended  # The outcome of appending a record.
 
 REJECTIONS_BACK = 1000
-"""The number of the last offsets of each partition of `round-rejected` that a process which takes
-rounds reads at its start."""
+"""A process that takes rounds reads this many of the last offsets of each partition of
+`round-rejected` at its start."""
 
 
 class RejectedRecord(NamedTuple):
@@ -140,8 +140,8 @@ class RejectedRecord(NamedTuple):
 
 
 class WorkersProgress(NamedTuple):
-    """How far the workers are. The fields were read one after the other, in this order, which the
-    rules of `serve.door.read_your_writes` depend on."""
+    """How far the workers have come. The fields were read one after the other, in this order. The
+    rules of `serve.door.read_your_writes` depend on the order."""
 
     rated: list[int]
     """For each partition of `round-completed`, the offset that the estimators committed."""

@@ -53,12 +53,12 @@ SCORED, LOG_LOSS, BRIER, PAIRS_SCORED, PAIRS_DRAWN, PAIRS_UNFINISHED = range(10,
 compiles the kernels again, and a change of another file does not. A test compares them."""
 
 LEAST_ROUNDS = 5
-EXACT = 64  # Rounds of up to this many entries have every pair scored.
+EXACT = 64  # All pairs are scored in a round of up to this many entries.
 STRIDES = 16
 LEAST_PROBABILITY = 1e-15
 """Probabilities are clipped to [LEAST_PROBABILITY, 1 - LEAST_PROBABILITY]."""
 FACTORS_PER_LOG = 8
-"""The probabilities multiplied for each logarithm: 1e-15 to the eighth is still a normal float."""
+"""How many probabilities are multiplied for each logarithm: 1e-15 ** 8 is still a normal float."""
 
 
 def averages(scores: Floats) -> dict[str, float | None]:
@@ -67,7 +67,7 @@ def averages(scores: Floats) -> dict[str, float | None]:
 
 
 def average(scores: Floats, measure: str) -> float | None:
-    """The weighted average of a measure over (R, len(FIELDS)) scores; None if weights are 0."""
+    """The weighted average of a measure over (R, len(FIELDS)) scores; None if all weights are 0."""
     values, weights = values_and_weights(scores, measure)
     total = float(weights.sum())
     return float(values @ weights) / total if total > 0.0 else None

@@ -47,7 +47,7 @@ def difference(
 def differences(
     scores: Floats, base: Floats, measures: Sequence[str], samples: int = SAMPLES
 ) -> dict[str, Difference | None]:
-    """The `difference` of each measure. All share the samples, which take most of the time."""
+    """The `difference` of each measure. All share the same samples, which take most of the time."""
     assert scores.shape == base.shape, "the same rounds"
     sums = {
         measure: [part for each in (scores, base) for part in value_sums(each, measure)]
@@ -101,7 +101,8 @@ def _draw(first: int, times: Floats) -> None:
 
 
 def _resample(rounds: int, samples: int) -> Iterator[Floats]:
-    """Yield (n, R) how often each of n samples has each round, `samples` in all, in one array."""
+    """Yield arrays (n, R): how often each of n samples has each of R rounds. They have `samples`
+    rows in all. Each array overwrites the one before."""
     times = np.empty((min(samples, max(1, CHUNK // rounds)), rounds))
     for first in range(0, samples, len(times)):
         some = times[: samples - first]

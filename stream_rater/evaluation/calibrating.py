@@ -49,9 +49,11 @@ HALF_LIFE = 1500.0  # The number of pairs after which a pair's weight is halved.
 HALF_LIVES = 6  # Pairs older than this many half-lives are dropped.
 PRIOR_OF_FACTOR = 0.5  # The prior standard deviation of ln factor around 0.
 USUAL_WIDTH = 0.1
-"""The prior median of the width, in deviations of a difference: equals draw with 8 % then."""
+"""The prior median of the width, in standard deviations of a performance difference. Two equal
+sides then draw with a probability of 8 %."""
 PRIOR_OF_WIDTH = 1.5
-"""The prior deviation of the width's logarithm: a quarter of football draws, races hardly ever."""
+"""The prior standard deviation of the logarithm of the width. It is wide: a quarter of the results
+of football are draws, and hardly any in a race."""
 PRIOR_OF_UPSET = 0.05  # The prior standard deviation of `upset`, which is not negative.
 MOST_UPSET = 0.2  # The largest `upset`. Then two of five results are decided by chance alone.
 MOST_OF_ROUND = 50.0  # The most pairs that a round counts as.
@@ -75,7 +77,7 @@ class Calibration(NamedTuple):
     factor: float = 1.0  # The variance of each side's performance is multiplied by it.
     draw_width: float = 0.0
     """Two sides draw if their performances differ by at most this much, in rating points."""
-    upset: float = 0.0  # Half the share of decided pairs whose result is chance alone.
+    upset: float = 0.0  # Half the share of the decided pairs in which chance alone decides.
 
 
 class Pairs(NamedTuple):
@@ -115,7 +117,7 @@ def fit(
     not learned. Without pairs the result is the prior's optimum, where a width of 0 stands for an
     unknown one."""
     start = Calibration() if start is None else start
-    total = float(pairs.weight.sum())  # `scale` is the deviation of a difference, on average
+    total = float(pairs.weight.sum())  # `scale` is the average standard deviation of a difference
     scale = float(np.sqrt(pairs.weight @ pairs.variance / total)) if total > 0.0 else 0.0
     if scale == 0.0:
         return start
@@ -249,7 +251,8 @@ def _fit(
 def _pairs(
     starts: Ints, place: Places, mu: Floats, variance: Floats, draws: bool
 ) -> tuple[Floats, Floats, Flags, Ints]:
-    """The gaps, variances, whether they drew, and rounds of the pairs that are looked at."""
+    """The gaps and variances of the pairs that are compared, whether they drew, and the indices of
+    their rounds."""
     total = 0
     for r in range(len(starts) - 1):
         n = starts[r + 1] - starts[r]
@@ -346,7 +349,7 @@ class Learner:
         return found
 
     def _first(self, variance: float) -> Calibration:
-        """The calibration before any outcome; an unknown width is the prior's for this variance."""
+        """The calibration before any outcome. An unknown width is the prior's for this variance."""
         start = self.start
         if not self.draws:
             return start._replace(draw_width=0.0)

@@ -1,8 +1,9 @@
-"""Compares configurations on the same rounds and outcomes (`shared_scores`): a row for each.
+"""Compares configurations on the same rounds and outcomes (`shared_scores`). Each gets a row of
+measures.
 
 A kernel is compiled, or loaded from the cache, when it is first called with arguments of some
-types. So each configuration rates a few rounds of each kind before its time is measured (`warm`).
-"""
+types. So each configuration rates a few rounds of each kind before its time is measured
+(`warm`)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from stream_rater.rounds.batch import RoundBatch
 Named = tuple[str, RatingConfig]  # The name of a configuration, and the configuration.
 
 Progress = Callable[[str, Sequence[Session]], Iterable[Session]]
-"""Takes a configuration's name and its sessions. Returns these, and may show progress."""
+"""Takes a configuration's name and its sessions. Returns the sessions, and may show progress."""
 
 
 def compare(
@@ -81,13 +82,14 @@ def samples(sessions: Sequence[Session]) -> list[Session]:
 def warm(
     config: RatingConfig, sessions: Sequence[Session], *, most_sides: int, by_display: bool = False
 ) -> None:
-    """Evaluate a few of these rounds twice, which compiles or loads all kernels."""
+    """Evaluate a few of these rounds twice, so that all kernels are compiled or loaded."""
     some = samples(sessions)
     evaluate([*some, *some], config, most_sides=most_sides, by_display=by_display)
 
 
 def outcomes_alike(outcomes: Sequence[SeasonScores]) -> list[SeasonScores]:
-    """One season by several configurations, only with scores that all have (`shared_scores`)."""
+    """The outcomes of one season by several configurations, with only the scores that all of them
+    have (`shared_scores`)."""
     assert len({each.draws for each in outcomes}) == 1, "the same outcomes"
     found = []
     for outcome, scores in zip(outcomes, alike([each.scores for each in outcomes]), strict=True):

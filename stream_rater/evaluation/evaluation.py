@@ -41,7 +41,8 @@ class SeasonScores:
 
     config: RatingConfig
     scores: Floats
-    """(R, len(FIELDS)) scores in the order of the season, also of rounds for experience alone."""
+    """(R, len(FIELDS)) the scores of all rounds in the order of the season, also of those that only
+    build experience."""
     players: Ints  # (R,) the number of players of each round.
     rating_s: float  # Seconds spent on rating alone.
     seconds: float  # Seconds from the first session to the last score.
@@ -85,7 +86,8 @@ class Contender:
     """Learns the width of draws, if draws are outcomes and the configuration has no margin."""
     _pools: dict[str, Pool] = field(default_factory=dict)
     _played: dict[str, Ints] = field(default_factory=dict)
-    """By ladder: each player's rounds so far. Only kept where rounds of ties alone are skipped."""
+    """By ladder, the number of rounds of each player so far. It is only kept if the configuration
+    skips rounds in which all entries tie."""
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
         """Rate each session. Yields the session, the indices of its rounds that were rated, and the
@@ -132,7 +134,8 @@ class Contender:
         return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
 
     def watch(self, session: Session) -> None:
-        """Note whether a session that is scored next has draws, whatever the system rates of it."""
+        """Record whether a session that is scored next has draws. The rounds that the system rates
+        do not matter."""
         self.scores_draws = self.scores_draws or (self.draws and draws_in(session.rounds))
 
     def score(self, wave: Wave, number: Ints) -> tuple[Floats, WinPredictions]:
@@ -159,7 +162,7 @@ class Contender:
         return np.concatenate([pairs, won], axis=1), predictions
 
     def _margins(self, wave: Wave, number: Ints, sides: Performances) -> Floats:
-        """(R,) the most by which performances differ in a draw; 0 if draws are no outcomes."""
+        """(R,) the most by which two performances differ in a draw; 0 if draws are no outcomes."""
         if not self.scores_draws:
             return np.zeros(len(number))
         if sides.margin > 0.0:

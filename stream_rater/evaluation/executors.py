@@ -21,7 +21,8 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import TrialsFailed
 
 Share = Callable[[Callable[[Any, Any], Any], Iterable[Any]], Iterator[Any]]
-"""Calls a module's function with the shared object and each item. Yields results in order."""
+"""Calls a function at the top level of a module with the shared object and each item. Yields the
+results in the order of the items."""
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def _results(executor: Executor, shared: Any, work: Any, items: Iterable[Any]) -
     raise TrialsFailed(why)
 
 
-_lock = Lock()  # A worker may have several threads.
+_lock = Lock()  # Only one thread of a worker reads the object; the others wait.
 
 
 def _do(shared: bytes | str, kernels: int, work: Any, item: Any) -> Any:

@@ -51,7 +51,7 @@ class System(Protocol):
 
 
 class _Ours:
-    """What all of our systems have in common."""
+    """The methods that all of our systems have in common."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class OwnSystem(_Ours):
 
     system: str
     placing: bool = False
-    """Whether newcomers begin at the level of their field, even if the first guess places none."""
+    """Whether newcomers begin at the level of their field, even if the first guess does not."""
     fields: tuple[Dimension, ...] = ()
     """The dimensions of the optional fields that the rounds have."""
     wide: bool = False  # Whether all dimensions of the system are tuned.
@@ -171,10 +171,11 @@ def _around(dimension: Dimension, value: float | None, points: float) -> Dimensi
 
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
-"""What to tune by. The last replaces the second where nobody has played enough rounds for it."""
+"""The measures to tune by. The last replaces the second where nobody has enough rounds for it."""
 DEFAULT = "default"
 OUT_OF_RANGE = (ArithmeticError, MemoryError, ValueError)
-"""What a system may raise if parameters let ratings diverge, as the steps of Thurstone can."""
+"""The exceptions that a system may raise if its parameters let ratings diverge, as the steps of
+Thurstone can."""
 
 
 @dataclass(slots=True)
@@ -187,7 +188,7 @@ class Fit:
     has_prior: bool = True
     """Whether there is a prior (`PRIOR`). Without it, the likelihood alone is maximised."""
     runs: dict[tuple[float, ...], Floats] | None = None
-    """The cached scores by point, which two aims can share; None for no cache."""
+    """The cached scores by point, or None for no cache. Two measures to tune by can share them."""
     calibrates: bool = False
     """Whether each point is scored with the calibration that suits the rounds so far. Then
     parameters are chosen by how well they predict who is better. How confident predictions are, and
@@ -209,7 +210,8 @@ class Fit:
         )
 
     def cost(self, point: Sequence[float]) -> float:
-        """The total loss and the prior's penalty; UNDEFINED where OUT_OF_RANGE or not finite."""
+        """The total loss of the first part and the prior's penalty. It is UNDEFINED if the system
+        raises one of OUT_OF_RANGE, or if the loss is not finite."""
         try:
             scores = self._scores(tuple(point))
         except OUT_OF_RANGE:

@@ -1,5 +1,5 @@
-"""The measures, what is known of each, and what Python and `evaluate` get of them. `accuracy` and
-`winners` define the measures."""
+"""The measures, what is known of each, and the rows that Python and `evaluate` get. The modules
+`accuracy` and `winners` define the measures."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -110,7 +110,7 @@ class Evaluation(msgspec.Struct, kw_only=True):
     system: str
     rounds: int
     scored_rounds: int
-    """The rounds after those that only build experience; `rounds_scored` of them have a score."""
+    """The number of rounds after those that only build experience. `rounds_scored` have a score."""
     rounds_scored: int
     """The scored rounds that have a log loss: the same for all configurations on a file."""
     pairs_scored: int  # Pairs of entries that have a log loss.

@@ -1,9 +1,8 @@
-"""Draws reliability diagrams by Matplotlib, from the extra `lab`: into axes that the caller has, or
-to a file.
+"""Draws reliability diagrams by Matplotlib, from the extra `lab`, into axes of the caller or into a
+file.
 
 Apart from the grey diagonal, colours are those of Matplotlib's present style, so dark styles suit,
-too.
-"""
+too."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from stream_rater.evaluation.measures import Evaluation
 
 
 def reliability_axes(ax: Any, title: str) -> None:
-    """Set up axes: a title, labels, and the diagonal, where sides win as often as predicted."""
+    """Set up axes: a title, labels, and the diagonal, on which sides win as often as predicted."""
     ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as predicted")
     ax.set(title=title, xlabel="probability to win", ylabel="part that won", aspect="equal",
            xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
@@ -26,8 +25,9 @@ def reliability_axes(ax: Any, title: str) -> None:
 def draw_reliability(
     ax: Any, label: str, predicted: Floats, won: Floats, low: Floats, high: Floats
 ) -> None:
-    """Draw the share of sides that won, by their probability to win, with 95 % intervals. All (B,),
-    for B bins of sides: the mean probability, the share, and the ends of its interval."""
+    """Draw the share of sides that won, by their probability to win, with 95 % intervals. The
+    arguments are (B,) for B bins of sides: the mean probability, the share, and the ends of its
+    interval."""
     reach = np.array([won - low, high - won]).clip(0.0)
     ax.errorbar(predicted, won, reach, marker="o", markersize=4, capsize=2, label=label)
 
@@ -37,7 +37,7 @@ LEAST_SIDES = 20
 
 
 def reliability(rows: Sequence[Evaluation], out: Path) -> None:
-    """Write a diagram for each file to one picture. Raises MissingExtra and OSError."""
+    """Write one picture, with a diagram for each file. Raises MissingExtra and OSError."""
     plots = pyplot()
     files = list(dict.fromkeys(row.file for row in rows))
     figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
@@ -54,7 +54,7 @@ def reliability(rows: Sequence[Evaluation], out: Path) -> None:
 
 
 def pyplot() -> Any:
-    """Matplotlib's pyplot for use without a display. Raises MissingExtra."""
+    """The module matplotlib.pyplot, which needs no display then. Raises MissingExtra."""
     with extra("lab"):
         import matplotlib as mpl
 

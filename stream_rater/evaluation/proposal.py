@@ -46,7 +46,8 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.systems.common import rounded
 
 LEAST_ROUNDS = 20
-"""The fewest rounds to tune on or to compare on: with fewer, the interval is too narrow."""
+"""The fewest rounds to tune on, and to compare on. With fewer, the bootstrap interval is too
+narrow."""
 
 TRAIN = 0.5
 """The part of the rounds that is tuned on, and that is not scored, unless another one is given."""
@@ -63,7 +64,7 @@ class Tested(NamedTuple):
 
     name: str
     value: float
-    difference: Difference  # The log loss with it less that without it.
+    difference: Difference  # The log loss with the number, minus the log loss without it.
     taken: bool
 
 
@@ -89,7 +90,8 @@ class TuningProposal(NamedTuple):
     """The proposed parameters, and what they gain."""
 
     rating: RatingConfig
-    """What was tuned, unless it is worse, or shows no difference and does no better by the aim."""
+    """The tuned parameters; the present ones if the tuned ones are worse, or if no difference is
+    shown and they do no better by the measure that was tuned by."""
     first: int  # The number of rounds to tune on.
     rest: int  # The number of rounds to compare on.
     compared: list[Compared]
@@ -210,7 +212,8 @@ def with_fitted(
 def _fitted(
     config: Any, sessions: Sequence[Session], first: int, names: set[str]
 ) -> dict[str, float]:
-    """The values of these numbers for the first rounds; none without finite predictions."""
+    """The values of these numbers that suit the first rounds; none if the system has no finite
+    predictions."""
     plain = structs.replace(config, variance_factor=1.0, draw_width=0.0, upset=0.0)
     try:
         run = own_run(before(sessions, first), plain)

@@ -151,7 +151,8 @@ def _sessions(
     rounds: RoundBatch, first: int, players: dict[str, PlayerIndex],
     seeds: dict[str, list[SeededRows]], *, named: bool,
 ) -> Iterator[Session]:  # fmt: skip
-    """Yield a session for each ladder of these rounds, numbered from `first`, with its seeds."""
+    """Yield a session for each ladder of these rounds, whose numbers begin at `first`. The seeds of
+    each ladder move to its session."""
     ladders = indices_by(head.ladder for head in rounds.heads)
     for ladder, chosen in ladders.items():
         own = rounds if len(ladders) == 1 else rounds.take(chosen)
@@ -187,7 +188,8 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
 
 
 Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
-"""Takes a round without teams, and its entries at random. Yields new rounds and their entries."""
+"""Takes a round without teams, and its entries in random order. Yields, for each new round, its
+entries and the round."""
 
 
 def dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:

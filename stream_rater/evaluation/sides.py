@@ -71,7 +71,8 @@ class Run(NamedTuple):
     draws: bool = False
     """Whether the season has draws. They are scored in a run that has calibrations."""
     calibrations: Floats | None = None
-    """(R, 3) each round's `Calibration`. None: the model as it is, by which draws are left out."""
+    """(R, 3) the calibration of each round, in the order of `Calibration`. None: the model as it
+    is, by which draws are left out."""
 
     def before(self, boundary: int) -> "Run":
         """A copy with only the rounds before the round numbered `boundary`."""
@@ -115,7 +116,8 @@ def run_of(sides: Sides, seconds: float, results: int, failed: int = 0) -> Run:
 
 
 def calibrated(run: Run, learned: Learned = EVERYTHING) -> Run:
-    """The run with each round calibrated by those before it. ArithmeticError if not finite."""
+    """The run with the calibration of each round that suits the rounds before it. Raises
+    ArithmeticError if a mean or a variance is not finite."""
     return run._replace(calibrations=_followed(run, Learner(run.draws, learned=learned)))
 
 
@@ -127,7 +129,8 @@ def as_it_is(run: Run) -> Run:
 
 
 def joined(runs: Sequence[Run]) -> Run:
-    """Several runs of one season as one, all calibrated or none, with the counts of the first."""
+    """The rounds of several runs of one season as one run. All of them are calibrated, or none. It
+    has the time and the counts of the first."""
     found = [each.calibrations for each in runs if each.calibrations is not None]
     assert len(found) in (0, len(runs)), "all or none are calibrated"
     return runs[0]._replace(
@@ -155,7 +158,7 @@ def _finite(sides: Sides) -> Sides:
 
 
 def by_round(run: Run) -> tuple[Floats, Floats, Floats]:
-    """(E,) variances by the calibrations of rounds, and (R,) each round's width and upset."""
+    """(E,) the variances after calibration, and (R,) the width and (R,) the upset of each round."""
     sides, count = run.sides, len(run.sides.number)
     if run.calibrations is None:
         return sides.variance, np.zeros(count), np.zeros(count)
@@ -178,7 +181,7 @@ def scores_of(run: Run) -> Floats:
 
 
 def total_loss(scores: Floats, measure: str) -> float | None:
-    """The total loss by these (R, OF_PAIRS) scores; None if nothing was scored."""
+    """The total loss of rounds with these (R, OF_PAIRS) scores; None if nothing was scored."""
     if not scores[:, FIELDS.index(FACTS_OF[measure].weight)].any():
         return None
     return float(losses_of(scores, measure).sum())

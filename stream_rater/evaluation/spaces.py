@@ -48,7 +48,8 @@ NO_MARGINS = np.empty(0)
 
 
 def configuration(system: str, values: Mapping[str, float], by: str = DIFFERENCE) -> RatingConfig:
-    """A system's configuration at these values. `by`: how margins of scores are measured."""
+    """The configuration of a system with these values of its dimensions. `by`: how margins of
+    scores are measured."""
     own = {name: value for name, value in values.items() if not is_of_field(name)}
     table = {"system": system, **SYSTEMS[system].from_dimensions(own)}
     if seats := seats_of(values):
@@ -66,7 +67,7 @@ def is_of_field(name: str) -> bool:
 def field_dimensions(
     system: str, sessions: Iterable[Session], by: str = DIFFERENCE
 ) -> tuple[Dimension, ...]:
-    """The dimensions of the optional fields that these rounds have. `by`: as above."""
+    """The dimensions of the optional fields that these rounds have. `by`: as in `configuration`."""
     rounds = [each.rounds for each in sessions]
     seats = seat_dimensions(seats_to_tune(rounds))
     scored = "score" in SYSTEMS[system].__struct_fields__
@@ -106,7 +107,8 @@ def seats_to_tune(rounds: Iterable[RoundBatch]) -> tuple[str, ...]:
 
 
 def mean_margin(rounds: Sequence[RoundBatch], by: str = DIFFERENCE) -> float:
-    """The mean margin of rounds of two whose scores agree with places; 0 if under half do."""
+    """The mean margin of the rounds of two whose scores agree with their places. It is 0 if these
+    are less than half of the rounds."""
     margins = np.concatenate([NO_MARGINS, *(_margins(each, by) for each in rounds)])
     enough = 2 * len(margins) >= max(sum(map(len, rounds)), 1)
     return float(margins.mean()) if enough else 0.0

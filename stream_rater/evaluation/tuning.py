@@ -44,13 +44,15 @@ END = 0.01  # A parameter this close to an end of its range, as a fraction of th
 MARGIN = 0.5
 """The tuned parameters win if their losses are less by more than this many standard errors."""
 LEAST_ROUNDS = 4
-"""With fewer scored rounds in the second half, no standard error is worth the name."""
+"""With fewer scored rounds in the second half, the standard error means nothing, and the first
+guess stays."""
 
 NO_NUMBERS = np.empty(0, np.int64)
 
 
 def middle_of(sessions: Sequence[Session]) -> int:
-    """The first round of the second half. Parts of one round have one number, and stay together."""
+    """The number of the first round of the second half. The parts of a round that was cut have the
+    same number, so they stay together."""
     numbers = np.unique(np.concatenate([NO_NUMBERS, *(each.numbers for each in sessions)]))
     return int(numbers[len(numbers) // 2]) if len(numbers) else 0
 
@@ -97,7 +99,8 @@ class Divisible(Searchable, Protocol):
         rounds before it. None if the point has no finite losses."""
 
 
-Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]  # Of many points, in order.
+Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
+"""Returns the cost of each of many points, in order."""
 
 
 class Trial(NamedTuple):
@@ -171,7 +174,7 @@ def searched(
 
 
 def refined(problem: Searchable, point: Sequence[float], trials: int) -> list[Trial]:
-    """About `trials` points near this one by the simplex method alone, the best first."""
+    """About `trials` points near this one that the simplex method tried, the best one first."""
     found = _Trials(lambda points: map(problem.cost, points), lambda: None)
     _refine(found, point, trials)
     return sorted(found.all_of_them, key=lambda each: each.cost)
@@ -199,7 +202,8 @@ def _never_called(_: Floats) -> float:
 
 
 def _simplex(best: Floats) -> Floats:
-    """(D + 1, D) the best point, and one a tenth of the range away in each dimension, inside."""
+    """(D + 1, D) the best point, and for each dimension a point that is a tenth of the range away
+    from it, inside the range."""
     step = np.where(best < 0.5, 0.1, -0.1)
     return np.vstack([best, best + np.diag(step)])
 
@@ -224,7 +228,8 @@ class Validated(NamedTuple):
     point: list[float]  # The tuned point, or that of the first guess if it stays.
     won: bool  # Whether the tuned parameters won on rounds that their search had not seen.
     gain: float
-    """The loss of the first guess on the second half less that of what was tuned on the first."""
+    """The loss of the first guess minus that of the parameters tuned on the first half, both summed
+    over the second half."""
     error: float  # The standard error of `gain`.
     trials: Sequence[Trial]  # The points that the last search tried, the best one first.
 

@@ -67,7 +67,8 @@ def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int
 def win_predictions(
     round_starts: Ints, place: Places, win: Floats, scored: Flags
 ) -> WinPredictions:
-    """The predictions for the (R,) `scored` rounds' entries, and outcomes; rounds are indices."""
+    """The predictions for the entries of the scored rounds of a wave, and their outcomes. `scored`
+    (R,) is whether each round has a score. Round numbers in the result are indices in the wave."""
     sizes = np.diff(round_starts)
     number = np.repeat(np.arange(len(sizes)), sizes)
     won = np.zeros(len(win), bool)

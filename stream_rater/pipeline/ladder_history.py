@@ -58,7 +58,7 @@ class UnknownLadderEvent(ValueError):
 
 
 class LadderContradiction(Exception):
-    """The ladders file contradicts the ladder events, or is too late. The text is one line."""
+    """The ladders file contradicts the ladder events, or announces a change too late. One line."""
 
 
 class LadderEvent(msgspec.Struct, frozen=True):
@@ -175,7 +175,7 @@ class LadderLog:
         self._corrected: dict[str, set[tuple[int, int]]] = {}
         """The places (`RecordedCorrection.place`) of the corrections of each ladder."""
         self._restated: dict[str, list[Sequence[RecordedCorrection]]] = {}
-        """By ladder, the restated corrections, until the last of their events is read."""
+        """By ladder, the corrections of a series of events that is not read to its end yet."""
         self.replayed: dict[int, int] = {}
         """By partition, the largest offset of `LadderEvent.replayed`."""
 
@@ -215,9 +215,9 @@ class LadderLog:
     def _restate(
         self, ladder: str, chunk: Sequence[RecordedCorrection], event: LadderEvent
     ) -> None:
-        """Add one event of a series that restates a ladder's corrections. It counts if all earlier
-        events of its series were read: else a rebuild was stopped between them, or Kafka has it
-        twice."""
+        """Add one event of a series that restates a ladder's corrections. It does not count unless
+        all earlier events of its series were read. If they were not, a rebuild was stopped between
+        them, or Kafka has the event twice."""
         pieces = self._restated.setdefault(ladder, []) if event.number else []
         if event.number != len(pieces):
             return
@@ -255,7 +255,8 @@ class LadderLog:
                 self._in_force[ladder] = proposal.history
 
     def in_force(self, ladder: str) -> History:
-        """The history of a ladder that is in force, without any proposal; empty if none is."""
+        """The history of a ladder that is in force, without undecided proposals; empty if there is
+        none."""
         return self._in_force.get(ladder, ())
 
     @property
@@ -292,7 +293,7 @@ def offset_of(entry: str) -> int:
 
 
 def continues(file_history: History, in_force: History) -> bool:
-    """Whether `file_history` begins with all of `in_force`, which is not empty, and goes on."""
+    """Whether `file_history` begins with all of `in_force`, which is not empty, and is longer."""
     return len(file_history) > len(in_force) > 0 and tuple(file_history[: len(in_force)]) == tuple(
         in_force
     )

@@ -49,7 +49,7 @@ class Observer:
         """A record was rejected and will be written to `round-rejected`."""
 
     def partitions_paused(self, partitions: frozenset[int]) -> None:
-        """Exactly these partitions are paused now: too many of their records were rejected."""
+        """Only these partitions are paused from now on: too many of their records were rejected."""
 
     def working_on(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
         """A context manager around the work on a wave or on a batch of parts. `rounds` yields its
@@ -65,19 +65,21 @@ class Observer:
     def beliefs_applied(
         self, shard: int, end: int, applied: int, repeated: int, *, refilled: bool
     ) -> None:
-        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief,
-        `repeated` rows were ignored. `refilled`: the store had lost these rows, whose events are
-        published."""
+        """Parts before offset `end` were applied to a shard: `applied` rows changed a belief, and
+        `repeated` rows were ignored. `refilled`: the store had lost these rows, and their events
+        were already published."""
 
     def seeds_without_effect(self, shard: int, end: int, rows: int) -> None:
         """Among the rows of a seed part before offset `end` of a shard, this many changed nothing:
         the player of a seed already has a round, or the player of a reset has none."""
 
     def records_looked_up(self, cached: int, read: int) -> None:
-        """Of the belief records that a batch or wave needs, so many were cached or read."""
+        """Of the belief records that a batch or a wave needs, this many were cached, and the others
+        were read from the store."""
 
     def records_cached(self, evicted: int, bytes_used: int) -> None:
-        """Records were cached, and so many others evicted. All that are cached take these bytes."""
+        """Records were cached, and so many others were `evicted` for that. All that are cached take
+        `bytes_used` bytes."""
 
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
@@ -91,7 +93,7 @@ class Observer:
         """The work on a correction is done. `refused` corrections were rejected in it."""
 
     def seeded(self, ladder: str, partition: int, offset: int, rows: int) -> None:
-        """All parts of a seed or a reset, of so many rows, were acknowledged."""
+        """All parts of a seed or a reset were acknowledged. It has so many rows."""
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         """The next unfinished offset of each of these partitions."""
@@ -100,10 +102,10 @@ class Observer:
         """Kafka deleted offsets [committed, start) of a partition before they were read."""
 
     def started_over(self, trouble: Trouble) -> None:
-        """An effect failed with this error. The machine dropped its state, and starts over."""
+        """An effect failed with this error. The machine dropped its state, and reads it again."""
 
     def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
-        """A ladder's rounds from this offset on wait: this worker's file and the events differ."""
+        """A ladder's rounds from here on wait: the worker's file and the ladder events disagree."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
         """The worker's file and the ladder events agree on these ladders."""

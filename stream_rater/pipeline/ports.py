@@ -87,7 +87,7 @@ def ask(effect: Effect[T]) -> Step[T]:
 
 
 REGROUPING_S, REGROUPINGS = 0.05, 20
-"""A poll after Regrouped lasts REGROUPING_S; at most REGROUPINGS attempts are made."""
+"""After Regrouped, a poll lasts REGROUPING_S. A commit is attempted at most REGROUPINGS times."""
 
 C = TypeVar("C", bound=Effect[None])
 
@@ -117,7 +117,8 @@ LONGEST_PAUSE_S = 1.0
 
 
 def pause_s(troubles: int) -> float:
-    """Seconds to wait after so many failures in a row: 0, then PAUSE_S, doubling to the longest."""
+    """Seconds to wait after so many failures in a row: 0 after the first, then PAUSE_S, which
+    doubles with each further one up to LONGEST_PAUSE_S."""
     return min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(troubles - 2, 10)) if troubles > 1 else 0.0
 
 
@@ -126,9 +127,9 @@ def pause_s(troubles: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The outcome of a poll. Lost partitions are handled first, then gained ones, then records."""
+    """The outcome of a poll. Handle lost partitions first, then gained ones, then records."""
 
-    now_s: float  # The time of the poll, monotonic seconds.
+    now_s: float  # The monotonic time of the poll, in seconds.
     lost: frozenset[int] = frozenset()
     gained: frozenset[int] = frozenset()
     """Newly owned partitions. No record of them is read before a Seek."""
@@ -144,8 +145,8 @@ class Poll(Effect[Polled]):
 
     timeout_s: float
     no_fetch: bool = False
-    """Fetch no records, but ask for changes of ownership: the machine has as many as it wants, or
-    pauses after a failure. Unless ownership changes, such a poll lasts the whole time-out."""
+    """Fetch no records, and ask for changes of ownership only: the machine has as many as it wants,
+    or pauses after a failure. Unless ownership changes, such a poll lasts the whole time-out."""
     paused: frozenset[int] = frozenset()  # Partitions to pause.
     gather_s: float = 0.0  # Seconds to wait for more records after the first one.
     enough: int = POLL_RECORDS  # The number of records at which the poll stops waiting for more.
@@ -156,13 +157,14 @@ class Poll(Effect[Polled]):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Effect[Mapping[int, int | None]]):
-    """Read the group's committed offsets, none in a pending transaction. None: never committed."""
+    """Read the group's committed offsets once no transaction is pending. None: never committed."""
 
     partitions: frozenset[int]
 
 
 Tails = Mapping[int, int | None]
-"""By partition of `round-completed`, the checksum before the committed offset, if known."""
+"""By partition of `round-completed`, the checksum of the record before the committed offset, where
+it is known."""
 NO_TAILS: Tails = {}
 
 
@@ -178,7 +180,7 @@ class SourceCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommittedSource(Effect[Mapping[int, SourceCommit | None]]):
-    """Read the estimators' committed offsets, as Committed does. None: never committed."""
+    """Read the estimators' offsets as Committed does, with their tails. None: never committed."""
 
     partitions: frozenset[int]
 
@@ -194,7 +196,7 @@ class SourceTail:
 
 @dataclass(frozen=True, slots=True)
 class SourceTails(Effect[Mapping[int, SourceTail]]):
-    """Read the end of these partitions of `round-completed`, and the checksum before an offset."""
+    """Read the ends of partitions of `round-completed`, and the checksum before these offsets."""
 
     offsets: Mapping[int, int]
 
@@ -211,7 +213,7 @@ class OffsetEvidence:
     parts_deleted: bool
     """Whether Kafka deleted parts. If so, the parts do not show every round that was sent."""
     rejections_deleted: bool = False
-    """Whether records of `round-rejected`, a partition's last among them perhaps, are deleted."""
+    """Whether Kafka deleted records of `round-rejected`. They may include a partition's last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ class LookForOffsets(Effect[OffsetEvidence]):
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
-    """Read the first offset that the log has of each of these partitions of the input topic."""
+    """Read the first offset that the log still has in each of these input partitions."""
 
     partitions: frozenset[int]
 
@@ -238,7 +240,7 @@ class Seek(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Effect[None]):
-    """Replace the producers. The new transactional one fences and aborts what the old one left."""
+    """Replace the producers. The new transactional one fences the old and aborts what it left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ class ShardEnds(Effect[Sequence[int]]):
 
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
-    """Read the end offset of each shard. Raises Resharded if there are not `shards` of them."""
+    """Read the end offset of each shard. Raises Resharded if the number of shards is another."""
     ends = yield from ask(ShardEnds())
     if len(ends) != shards:
         raise Resharded(shards, len(ends))
@@ -287,9 +289,9 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
-    """Write to the log how each ladder is rated, unless a ladder event says so already; the first
-    of several counts (`ladder_history`). Returns the history by which rounds may be rated now, by
-    ladder."""
+    """Write to the log how each ladder is rated, unless a ladder event says so already. If several
+    workers write such an event for one ladder, the first counts (`ladder_history`). Returns, by
+    ladder, the history by which rounds may be rated now."""
 
     histories: Mapping[str, Sequence[str]]
     only_read: Container[str] = ()  # The ladders about which nothing is written.
@@ -297,7 +299,7 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
-    """Send parts, as (shard, bytes), to the log. Returns their offsets: all are acknowledged."""
+    """Send (shard, bytes) parts to the log. Returns their offsets once all are acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
 
@@ -312,9 +314,9 @@ class Rejection:
     ladder: str = ""
     round_id: str = ""  # The ladder and the round id, as far as they could be read.
     decided_at: int | None = None
-    """The offset of the later record with which the rejection is committed: the
-    `corrections-applied` that validated a batched correction. None: it is committed with the
-    record's own."""
+    """The offset of the later record with which the rejection is committed: for a batched
+    correction the `corrections-applied` that validated it. None: it is committed with the record's
+    own offset."""
 
     @property
     def next_offset(self) -> int:
@@ -346,10 +348,10 @@ VANISHED = -2
 EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all shards.
 
 REBUILT: Player = ("", "rebuilt")
-"""A key that no player has. Its belief is the offset after the mark of the last rebuild."""
+"""A key that no player has. A rebuild stores under it the offset after the mark that it wrote."""
 
 REBUILT_KEY = PlayerColumn.of((REBUILT,))
-"""The list of REBUILT alone: reading it returns a shard's position and its last mark."""
+"""The list of REBUILT alone. Reading it returns a shard's position and its last mark."""
 
 NO_BELIEFS = BeliefColumn.of(())
 
@@ -361,12 +363,12 @@ class Position:
     applied: int = 0  # The next offset to apply: the store is the fold of all parts before it.
     start: int = 0  # The value of `applied` before the last call.
     fresh: bytes = b""
-    """The notes of the last call, for step 11 (`changes`): a bit for each row, whether it was
-    fresh; mu and sigma before each earlier fresh row of a player; those last published where
-    unannounced."""
+    """The notes of the last call, for step 11: one bit for each of its rows, whether it was fresh;
+    the mu and sigma before each fresh row that is not its player's last one; and the last published
+    mu and sigma of beliefs that were unannounced (`changes`)."""
     epoch: bytes = b""
-    """A random value that the last rebuild chose; empty before any. A rebuild may leave `applied`
-    unchanged, and a belief that was read before it must not be written after it."""
+    """A random value that the last rebuild chose; empty before the first one. A rebuild may leave
+    `applied` unchanged, but what was read before the rebuild must not be written after it."""
     tail: int | None = None
     """The checksum of the last record before `applied` (`contract.record`), which shows whether the
     store and the log are of the same history. None: unknown, or an older release wrote last."""
@@ -416,13 +418,14 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
-    """Write to each shard by compare-and-set. False for a shard whose `applied` or epoch had
-    another value, so that nothing was written to it, and for one that became VANISHED."""
+    """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` or
+    epoch had another value, so that nothing was written to it, and for one that became VANISHED."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)
     """The events that the next Publish will send if the call succeeds. The driver may begin their
-    transaction early; no consumer sees them before it commits. Any other effect aborts it."""
+    transaction while this call runs; no consumer sees them before the transaction commits. Any
+    effect other than Publish aborts it."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -438,9 +441,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Publish(Effect[None]):
-    """Publish events and commit the shards' offsets in one transaction: the one that the driver
-    began with the events of an Apply, if these are equal (`Events.__eq__`: the same calls of the
-    same shards). Otherwise that one is aborted."""
+    """Publish events and commit the shards' offsets in one transaction. If a driver began a
+    transaction with the events of an Apply, it goes on with that transaction only if these events
+    are equal (`Events.__eq__`: the same calls of the same shards). Otherwise it aborts it."""
 
     events: Collection[Event]
     offsets: Mapping[int, int]
@@ -462,7 +465,7 @@ class RecordedCorrection(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, int]:
-        """The offsets of the correction and of its application: a pair unique in its ladder."""
+        """The correction's offset and that of its application. The pair is unique in its ladder."""
         return self.offset, self.at
 
 

@@ -98,11 +98,12 @@ class HistoryMismatches:
         self._due_s = 0.0
 
     def take_over(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Step 1: raise the floors to the ends of the logs, and compare all stores with them."""
+        """Step 1: raise the floors to the ends of the shards' logs, and compare the stores of all
+        shards with their logs."""
         progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
 
     def recheck(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Compare again, when RECHECK_S have passed, the shards that had another history."""
+        """Compare the shards again that had another history, once RECHECK_S have passed."""
         if self._mismatched and now_s >= self._due_s:
             yield from self._compare(sorted(self._mismatched), progress, now_s)
 

@@ -28,7 +28,8 @@ MOST_DEALS = 200_000
 for instance, or of 12 in three."""
 STARTS = 16  # The number of orders of dealing from which players are exchanged.
 MOST_CHANGES = 100_000
-"""The most exchanges from one deal. Each makes the teams more even, so they end by themselves."""
+"""The most exchanges from one deal. Exchanges end by themselves, as each makes the teams more
+even."""
 
 
 def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[list[int]]:
@@ -50,7 +51,8 @@ def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[li
 
 
 def deals(sizes: Ints) -> int:
-    """The number of ways to deal players into teams of these sizes, in no order of the teams."""
+    """The number of ways to deal players into teams of these sizes. Teams of the same size are
+    interchangeable."""
     count = math.factorial(int(sizes.sum()))
     for size in sizes.tolist():
         count //= math.factorial(size)

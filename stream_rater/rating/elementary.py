@@ -24,12 +24,13 @@ LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
 LN2_HIGH = 0.6931471803691238  # its last 32 bits are zero, so k * LN2_HIGH is exact
 LN2_LOW = 1.9082149292705877e-10
-EXP_LIMIT = 708.0  # exp saturates beyond this, where a float64 would over- or underflow.
+EXP_LIMIT = 708.0  # Beyond this, exp saturates: a float64 would overflow or underflow.
 
 ROUGH_LIMIT = 4.9  # Beyond this, `rough_tanh` is 1 up to its error.
 
 ROUND = 6755399441055744.0
-"""1.5 * 2**52. Adding it rounds a number to an integer, which is in the last bits of the sum."""
+"""1.5 * 2**52. Adding it to a number rounds the number to an integer, which then is in the last
+bits of the sum."""
 
 SINGLE_LIMIT = np.float32(40.0)
 SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
@@ -166,14 +167,15 @@ def tanh(x: float) -> float:
 
 @kernel
 def quick_tanh(x: float) -> float:
-    """tanh to 11 digits after the point, for arguments that are themselves no more exact."""
+    """The hyperbolic tangent to 11 digits after the point, for arguments that are no more exact."""
     e = quick_exp(-2.0 * x)
     return (1.0 - e) / (1.0 + e)
 
 
 @kernel
 def rough_tanh(x: float) -> float:
-    """tanh for first guesses, by Lambert's continued fraction; absolute error below 1e-4."""
+    """The hyperbolic tangent for first guesses, by Lambert's continued fraction. The absolute error
+    is below 1e-4."""
     x = min(max(x, -ROUGH_LIMIT), ROUGH_LIMIT)
     z = x * x
     return (

@@ -112,7 +112,7 @@ def grid_code(p: float, per_point: float) -> int:
 PERFORMANCE_BITS = (1 << GRID_BITS) - 1
 WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
-ABOVE_GRID = 64 - GRID_BITS  # The bits of an int64 above the performance.
+ABOVE_GRID = 64 - GRID_BITS  # The number of bits of an int64 that are above the performance.
 
 SLOPES = 1.0 / np.sqrt(1.0 + np.square(small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
 """The slope for each code of the excess width, for a narrowest slope of 1."""
@@ -154,7 +154,8 @@ def lighter(code: int, part: float) -> int:
 
 @inlined
 def steps_of(code: int) -> int:
-    """The performance in steps of the grid, in the top bits, where it compares as an integer."""
+    """The performance in steps of the grid, shifted to the top bits. Two of these integers compare
+    as the performances do."""
     return code << ABOVE_GRID
 
 
@@ -166,7 +167,8 @@ def performance_of(code: int, step: float) -> float:
 
 @inlined
 def moved(code: int, steps: float) -> int:
-    """The code after the performance moves by whole steps, at most to the grid's end."""
+    """The code of a factor after its performance moves by whole steps, at most to the grid's
+    end."""
     performance = grid_code(performance_of(code, 1.0) + steps, 1.0)
     return int((code & ~PERFORMANCE_BITS) | (performance & PERFORMANCE_BITS))
 

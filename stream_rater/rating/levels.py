@@ -183,7 +183,8 @@ def moves_of(
 
 
 def moved(wave: Wave, moves: Moves) -> Wave:
-    """The wave as a system rates it: mu and ceilings moved, and by how much."""
+    """The wave as a system rates it: with the moved mu and ceilings, and how far they were
+    moved."""
     return wave._replace(
         mu=wave.mu + moves.player, ceiling=wave.ceiling + moves.ceiling, moved=moves.player,
         moved_side=moves.side,
@@ -305,7 +306,7 @@ def of_newcomers(
     config: RatingConfig, starts: Ints, share: Floats, mu: Floats, sigma: Floats, rounds: Ints
 ) -> Floats:
     """(P,) the means of the P players at the beginning of one round. The arguments are those of
-    `of_one_round`; `mu` and `sigma` (P,) are those before newcomers are placed."""
+    `of_one_round`; `mu` and `sigma` (P,) are from before newcomers are placed."""
     if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
         return mu
     found = np.array(mu, np.float64)

@@ -21,7 +21,7 @@ History = npt.NDArray[np.float64]
 """(n, capacity, 3) logistic factors as unrounded numbers: rows (p, a, r)."""
 Factors = npt.NDArray[Any]  # Codes or a History.
 Places = npt.NDArray[np.int32]
-Table = npt.NDArray[Any]  # A structured array with `HEADER`'s fields.
+Table = npt.NDArray[Any]  # A structured array with the fields of `HEADER`.
 
 DID_NOT_FINISH = 0
 """The place of an entry that did not finish. It is worse than every ranked entry. The ladder's
@@ -92,11 +92,12 @@ def tie_bounds(place: Places) -> tuple[Ints, Ints]:
 
 
 class Variances(NamedTuple):
-    """The parameters of beta^2 and gamma^2 (section 4), as kernels take them."""
+    """The parameters from which beta^2 and gamma^2 are computed (section 4), as kernels take
+    them."""
 
     weight_limit: float
     sigma_limit: float
-    drift_per_day: float  # In points^2.
+    drift_per_day: float  # The variance that a day adds, in points^2.
     drift_in_beta: float
     """The part of `drift_per_day` in beta^2 at w = 1: all or none (`Evolving.drift_in_beta`)."""
     newcomer_weights: Floats  # The weights of a player's first rounds, in order.
@@ -177,7 +178,8 @@ class Beliefs:
 
     @property
     def in_full(self) -> bool:
-        """Whether the factors are unrounded, as in a full history, which no record can encode."""
+        """Whether the factors are unrounded numbers, as in a full history. Such beliefs cannot be
+        encoded as records."""
         return self.factors.ndim > 2
 
 
@@ -212,7 +214,8 @@ def newcomers(
 def read_priors(
     header: Table, rows: Ints, mu: Floats, sigma: Floats, played: Ints, time: Ints
 ) -> None:
-    """Write what `look_up` returns."""
+    """Write mu, sigma, the number of rounds played and the time of the last round of the players in
+    `rows`, each (len(rows),)."""
     for i in range(len(rows)):
         belief = header[rows[i]]
         mu[i], sigma[i] = belief.mu, belief.sigma

@@ -56,7 +56,8 @@ def below(z: float) -> float:
 
 @kernel
 def hazard(z: float) -> float:
-    """phi(z) / Phi(-z), which grows like z: the pull of a loss to an opponent rated z below."""
+    """phi(z) / Phi(-z), which grows like z. It is the pull of a loss against an opponent rated z
+    below."""
     if z >= 0.0:
         return 1.0 / mills(z)
     d = density(z)
@@ -137,7 +138,7 @@ def tails(z: float) -> tuple[float, float]:
 
 @kernel
 def chance_below(z: float) -> float:
-    """Phi(z), as `below`, in a form that suits many z at once."""
+    """Phi(z), as `below` computes it, in a form that suits many z at once."""
     d, _ = tails(z)
     tail = INVERSE_SQRT_2_PI * _exp(max(-0.5 * z * z, -700.0)) / (abs(z) + d)
     return tail if z < 0.0 else 1.0 - tail

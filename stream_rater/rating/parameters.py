@@ -66,7 +66,8 @@ class Season(msgspec.Struct, frozen=True, array_like=True):
 
 
 def from_json(data: bytes) -> RatingConfig:
-    """Parse a configuration from JSON. Raises BadParameters with the place of the mistake."""
+    """Parse a configuration from JSON. Raises BadParameters, which names the place of the
+    mistake."""
     try:
         return cast(RatingConfig, msgspec.json.decode(data, type=RatingConfig))
     except (msgspec.DecodeError, ValueError) as error:
@@ -74,7 +75,8 @@ def from_json(data: bytes) -> RatingConfig:
 
 
 def from_builtins(table: object) -> RatingConfig:
-    """Parse a decoded TOML or JSON table. Raises BadParameters with the place of the mistake."""
+    """Parse a decoded TOML or JSON table. Raises BadParameters, which names the place of the
+    mistake."""
     try:
         return cast(RatingConfig, msgspec.convert(table, RatingConfig))
     except (msgspec.ValidationError, ValueError) as error:

@@ -34,7 +34,7 @@ from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newc
 VERSION = 3
 HEADER_SIZE = 42
 HISTORY_SIZE = 16
-"""The bytes of what all logistic factors share: center, precision, scale and width."""
+"""The size in bytes of what all logistic factors share: center, precision, scale and width."""
 FACTOR_SIZE = 5  # The size in bytes of a factor's code.
 MOST_FACTORS = 64
 UNANNOUNCED = 1  # The bit of the flags for `untold`: no event has published the present values.
@@ -181,7 +181,8 @@ def encode(beliefs: Beliefs) -> list[bytes]:
 
 
 def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
-    """All records together, and (n + 1,) their starts and the end. Raises Unrecordable."""
+    """The records of all beliefs, concatenated, and (n + 1,) the start of each and the end of the
+    last. Raises Unrecordable."""
     header = beliefs.header
     _check(beliefs)
     starts = np.zeros(len(header) + 1, np.int64)
@@ -193,7 +194,8 @@ def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
 
 
 def _size(count: Any, volatile: Any) -> Any:
-    """The bytes of records with `count` factors (integers or arrays), and a volatility or not."""
+    """The bytes of a record with this many factors (an integer or an array). `volatile`: whether it
+    has a volatility."""
     history = (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
     return HEADER_SIZE + volatile * VOLATILITY_SIZE + history
 

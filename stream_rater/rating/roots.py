@@ -21,7 +21,8 @@ from stream_rater.rating.elementary import quick_tanh, rough_tanh, tanh
 SIXTH = 1.0 / 6.0
 
 MAX_STEPS = 200
-"""The most steps of a search. Bisection shrinks any bracket of floats to nothing in far fewer."""
+"""The most steps of a search. Bisection alone shrinks any bracket of floats to nothing in far
+fewer."""
 
 
 @kernel
@@ -79,7 +80,8 @@ TOLERANCE = 3e-3
 a small fraction of its fourth power, some 1e-10 points."""
 
 ROUNDED_TOLERANCE = 2e-2
-"""The tolerance if the mode is rounded to float32. The remaining error is some 1e-4 points."""
+"""The tolerance if the mode is rounded to float32, as in a record. The remaining error is some 1e-4
+points."""
 
 WIDTH = 8  # The number of lanes is rounded up to a multiple of this.
 
@@ -147,7 +149,8 @@ def _sum_roughly(terms: Floats, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _step(lanes: Floats, n: int) -> None:
-    """Write the function at X into PULL, and Householder's third-order step into SLOPE."""
+    """Write the function at X into PULL, and Householder's third-order step towards its zero into
+    SLOPE."""
     for i in range(n):
         precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
         f = fma(precision, lanes[X, i] - lanes[CENTER, i], scale * lanes[PULL, i])

@@ -59,8 +59,8 @@ class Draws(NamedTuple):
     kept: Ints  # (L,) the number of factors that a belief keeps; 0 if beliefs are not records.
     initial_mu: Floats  # (L,) the initial rating.
     starts: Ints  # (L+1,) the first season of each rule; the last element is S.
-    keep: Floats  # (S,) as in `Season`.
-    sigma: Floats  # (S,) as in `Season`.
+    keep: Floats  # (S,) the season's `keep`.
+    sigma: Floats  # (S,) the season's `sigma`.
 
 
 class Before(NamedTuple):
@@ -119,7 +119,8 @@ def _draw_headers(header: Table, draws: Draws) -> None:
 
 @kernel
 def _move(head: Any, factors: Factors, shift: float, step: float) -> None:
-    """Move all factors of a belief: (capacity,) codes or (capacity, 3) rows (p, a, r)."""
+    """Move all factors of a belief. `factors` are its own: (capacity,) codes or (capacity, 3) rows
+    (p, a, r)."""
     head.center += shift
     for k in range(head.count):
         if factors.ndim == 1:

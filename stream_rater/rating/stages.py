@@ -39,7 +39,8 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     initial_mu: float
     initial_sigma: float
     shown_sigmas: float
-    """What is shown: mu - shown_sigmas * (sigma - shown_sigma_offset), at least `floor`."""
+    """The displayed rating is mu - shown_sigmas * (sigma - shown_sigma_offset), at least
+    `floor`."""
     shown_sigma_offset: float
     floor: float | None
     provisional_rounds: int
@@ -68,7 +69,8 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
 
 
 def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) -> Floats:
-    """(n,) the displayed ratings; rule[i] is the index of the i-th player's rule."""
+    """(n,) the displayed ratings for (n,) mu and sigma; rule[i] is the index of the i-th player's
+    rule."""
     sigmas = np.array([each.shown_sigmas for each in rules])[rule]
     offset = np.array([each.shown_sigma_offset for each in rules])[rule]
     floor = np.array([-math.inf if each.floor is None else each.floor for each in rules])[rule]

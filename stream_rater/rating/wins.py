@@ -128,7 +128,8 @@ def _with_upsets(win: Floats, starts: Ints, upset: float) -> Floats:
 
 
 def pairwise(sides: Performances) -> Floats:
-    """(S, S) the probability that the row's side is better than the column's; the diagonal is 0."""
+    """(S, S) the probability that the side of the row is better than that of the column; 0 on the
+    diagonal."""
     found: Floats = _pairwise(sides.mu, sides.sigma, sides.margin)
     return (1.0 - sides.upset) * found + sides.upset * found.T
 
@@ -300,7 +301,8 @@ class Forecast(NamedTuple):
     `draw` add up to 1."""
     expected_rank: Floats  # (S,) the mean rank of each side, from 1.
     pairwise: Floats
-    """(S, S) the probability that the row's side is better than the column's; the diagonal is 0."""
+    """(S, S) the probability that the side of the row is better than that of the column; 0 on the
+    diagonal."""
     quality: float  # 1 if all sides are equally likely to win, 0 if the winner is certain.
 
 

@@ -28,7 +28,9 @@ from stream_rater.rounds import batch, decoder, seed_records
 
 PLAYERS_PER_PIECE = 20_000  # The most players in one piece of a checkpoint.
 MOST_CHECKPOINTS = 4  # The most checkpoints that are stored for a ladder.
-FORMAT = 3  # That of stored checkpoints: others are not used. Releases with format 2 know no seeds.
+FORMAT = 3
+"""The format of stored checkpoints. Those of another format are not used. Releases that write
+format 2 know no seeds."""
 
 RecordPlace = tuple[int, int]
 """The place of a correction: the offset of its record, and the offset at which it was applied."""
@@ -39,7 +41,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class UnusableCheckpoint(Exception):
-    """A replay cannot begin at this checkpoint, but at another one, or at the log's start."""
+    """A replay cannot begin at this checkpoint; it may at another one, or at the log's start."""
 
 
 class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +70,7 @@ class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.offset}-{digest.hexdigest()[:16]}"
 
     def read_from(self, window: int) -> int:
-        """The offset from which a replay must read to find the duplicates among later rounds."""
+        """The offset from which a replay must read, to find the duplicates among later rounds."""
         return max(0, min(self.offset - window, self.last[0]))
 
     def follows(self, accepted: Sequence[RecordPlace]) -> bool:
@@ -86,7 +88,8 @@ class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:
-    """A digest of all settings that decide how the ladder's rounds before an offset are rated."""
+    """A digest of all settings that decide how the ladder's rounds before an offset are validated
+    and rated."""
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
     limits = msgspec.to_builtins(ladders.limits, order="deterministic")
     rules = (FORMAT, ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
@@ -94,7 +97,7 @@ def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions
 
 
 def heads_in(kept: Mapping[str, bytes]) -> list[CheckpointHead]:
-    """The heads of the stored checkpoints that this release can read, newest first."""
+    """The heads of the stored checkpoints that this release can read, the newest first."""
     found = []
     for data in kept.values():
         with suppress(*UNREADABLE):
@@ -151,7 +154,7 @@ class IdFilter:
     """
 
     def __init__(self, pieces: Sequence[FilterPiece] = ()) -> None:
-        """Restore a filter. Raises ValueError if these are not its pieces."""
+        """Restore a filter from its pieces. Raises ValueError if they are not those of a filter."""
         filters = [each for piece in pieces for each in piece.filters]
         if any(len(each) * 8 != BITS for each in filters):
             raise ValueError("a filter has another size")

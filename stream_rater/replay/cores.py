@@ -41,7 +41,8 @@ class Cores:
         return iter(items) if self.count == 1 else prefetched(items, most)
 
     def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of all functions, in order. Raises the first exception, at their end."""
+        """Call these functions, and return their results in order. Raises the first exception, once
+        all have ended."""
         if self._others is None or len(work) < 2:
             return [each() for each in work]
         others = [self._others.submit(each) for each in work[1:]]

@@ -48,7 +48,7 @@ class Verdicts(NamedTuple):
 
     edits: Mapping[str, Edits]  # For each ladder, the edits that all accepted corrections make.
     rejections: Mapping[tuple[int, int], Invalid]
-    """The reason why each rejected correction is rejected, by its partition and offset."""
+    """Why each rejected correction is rejected, by the correction's partition and offset."""
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
     """The ladder and season of each accepted `season-started`, by its partition and offset."""
@@ -297,7 +297,7 @@ class EditedLog:
 
 
 def records_of(lines: Iterable[bytes], first: int = 0) -> LineReader:
-    """The lines that are not blank, as records. Offsets are line numbers, counted from `first`."""
+    """The lines that are not blank, as records. Their offsets are line numbers, from `first` on."""
     return LineReader(iter(lines), first)
 
 

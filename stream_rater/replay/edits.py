@@ -51,7 +51,7 @@ class EntryEdit(NamedTuple):
     removed: tuple[Span, ...] = ()  # The spans of time in which rounds lose the entries.
 
     def is_removed(self, time: int) -> bool:
-        """Whether an entry is removed from a round of this time (Unix seconds)."""
+        """Whether an entry is removed from a round that was completed at this Unix time."""
         return any(span.has(time) for span in self.removed)
 
     def is_unseeded(self, time: int) -> bool:
@@ -60,7 +60,8 @@ class EntryEdit(NamedTuple):
 
 
 class EntryEdits:
-    """The changes of a ladder's players, in order. No change is ever undone."""
+    """The changes of a ladder's players, in order. No change is ever undone, so the state at a
+    version stays the same."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -68,7 +69,7 @@ class EntryEdits:
         self._changes: dict[str, list[tuple[int, Change]]] = {}
         """For each player, the changes in order, each with the first version that includes it."""
         self._first: list[int] = []
-        """The first version with a change of each player, in the order of `_changes`."""
+        """The first version in which each player of `_changes` has a change, in the same order."""
         self._names: dict[str, list[str]] = {}
         """For each player, the reported names whose entries the player owns now. A player may be
         absent if the only such name is the player's own."""
@@ -85,8 +86,8 @@ class EntryEdits:
         return found
 
     def add(self, player: str, change: Change) -> None:
-        """Remove the player's entries of now from the rounds that were completed in a span, or make
-        another player the owner of this player's entries from now on."""
+        """Remove the entries that the player owns now from the rounds that were completed in a
+        span, or make another player the owner of this player's entries from now on."""
         self.version += 1
         if player not in self._changes:
             self._first.append(self.version)
@@ -142,7 +143,7 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return self.of(name)
 
     def of(self, name: str) -> EntryEdit:
-        """The edit of a name's entries, also of a name that no correction affects."""
+        """The edit of a name's entries. Works also for a name that no correction affects."""
         found = self._found.get(name)
         if found is None:
             found = self._collect(name)
@@ -151,7 +152,7 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return found
 
     def _collect(self, name: str) -> EntryEdit:
-        """Collect the edit of a name. From a merge on, the changes of `into` apply, too."""
+        """Collect the edit of a name. From a merge on, the changes of `into` apply to it, too."""
         player, since, removed = name, 0, list[Span]()
         while True:
             into = ""
@@ -180,14 +181,14 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return bool(changes) and changes[0][0] <= self._version
 
     def changes(self) -> Iterator[tuple[int, str, Change]]:
-        """Yield the changes up to this version: the first version with it, player, change."""
+        """Yield each change up to this version: its version, the player, and the change."""
         for player in self:
             for version, change in self._edits.changes_of(player):
                 if version <= self._version:
                     yield version, player, change
 
     def may_have(self, hashes: Hashes) -> Flags:
-        """(n,) whether a name with each hash may be in this mapping; yes may be wrong."""
+        """(n,) whether a name with each hash may be in this mapping; false positives occur."""
         known = self._edits.hashes()
         if not len(known):
             return np.zeros(len(hashes), np.bool_)
@@ -221,7 +222,7 @@ class Edits:
     seasons: tuple[StartedSeason, ...] = ()
 
     def names_of(self, player: str) -> list[str]:
-        """The reported names whose entries this player owns now. It looks at all entry edits."""
+        """The reported names whose entries this player owns now. Looks at all entry edits."""
         names = [name for name, edit in self.entries.items() if edit.player == player]
         return names if player in self.entries else [*names, player]
 
@@ -240,7 +241,7 @@ class Edits:
         return bool(self.entries or self.voided or self.amended)
 
     def touched(self, rounds: RoundBatch, offsets: Ints) -> Ints:
-        """The indices of rounds that may change, among R at these (R,) offsets."""
+        """The indices of rounds that may change, among R that were read at these offsets."""
         found = np.isin(offsets, self._offsets)
         if self.entries:
             known = self.entries.may_have(rounds.names.hashes)
@@ -269,7 +270,7 @@ class Edits:
         return edited if len(edited.place) >= validation.MIN_ENTRIES else None
 
     def count_differences(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
-        """The number of R rounds at these (R,) offsets that `other` edits otherwise."""
+        """The number of R rounds, at these (R,) offsets, that `other` edits otherwise."""
         found = 0
         for i in np.union1d(self.touched(rounds, offsets), other.touched(rounds, offsets)).tolist():
             own, offset = rounds.slice(i, i + 1), int(offsets[i])
@@ -342,7 +343,8 @@ def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
 def players_of(
     entries: EntryEditsAt, names: Sequence[str], time: int, *, seeds: bool = False
 ) -> list[str | None]:
-    """The same as `Edits.players_of`, with these entry edits, or of a seed or a reset."""
+    """The same as `Edits.players_of`, with these entry edits. With `seeds`, the names and the time
+    are those of a seed or a reset."""
     now: list[str | None] = []
     for name in names:
         edit = entries.of(name)
@@ -376,7 +378,7 @@ COMPARED_OF_SEEDS = "mu", "sigma", "rounds"
 
 
 def _content(of: RoundBatch | seed_records.Seed | None) -> tuple[object, ...]:
-    """All that a round or a seed says, except its id, in a form that can be compared."""
+    """All fields of a round or a seed except its id, in a form that can be compared."""
     if of is None:
         return ()
     columns = COMPARED_OF_SEEDS if isinstance(of, seed_records.Seed) else COMPARED
@@ -415,7 +417,7 @@ class EditsSoFar:
         self._edits = None
 
     def change(self, player: str, change: Change) -> None:
-        """Remove the player's entries of a span, or merge the player into another one."""
+        """Remove the player from the rounds of a span, or merge the player into another one."""
         self.entries.add(player, change)
         self._edits = None
 

@@ -40,7 +40,8 @@ def name_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, maybe gzip-compressed; `-` is standard input. Raises OSError."""
+    """Yield the lines of a file, which may be gzip-compressed. The path `-` is standard input.
+    Raises OSError."""
     return _lines(_text(path))
 
 
@@ -105,7 +106,7 @@ def _lines(text: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _text(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file in blocks, decompressed. Raises OSError with the reason."""
+    """Yield the decompressed content of a file in blocks. Raises OSError, with the reason."""
     with _opened(path) as file:
         blocks = iter(partial(file.read, BLOCK), b"")
         first = next(blocks, b"")
@@ -121,13 +122,14 @@ def _text(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path) -> io.FileIO:
-    """Open a file without a buffer, so that a line of a pipe is read once it is written."""
+    """Open a file without a buffer, so that a line of a pipe can be read once it is written."""
     is_piped = path == STANDARD_INPUT
     return io.FileIO(sys.stdin.fileno() if is_piped else path, closefd=not is_piped)
 
 
 def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The blocks of a text. Raises OSError before a line of more than MOST_LINE is in memory."""
+    """The blocks of a text. Raises OSError if a line of it is longer than MOST_LINE, before the
+    line is in memory as a whole."""
     begin = end = 0
     for block in blocks:
         at = block.rfind(b"\n")
@@ -141,7 +143,7 @@ def _with_short_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the text of all members of a gzip file, which zero bytes may separate."""
+    """Yield the text of all members of a gzip file. Zero bytes between the members are skipped."""
     member, text = None, b""
     for block in blocks:
         while len(text) == TEXT_BLOCK or (block := block if member else block.lstrip(b"\0")):

@@ -55,7 +55,7 @@ class Base(NamedTuple):
     time: int  # No earlier round, seed or reset has a later time (Unix seconds).
     players: Collection[str]  # The players whom the corrections name and who have an earlier round.
     ids: checkpoint.IdFilter | None = None
-    """A filter for the ids of earlier rounds and their players; None: every id is possible."""
+    """A filter for the ids of earlier rounds and their players. None: every id is possible."""
 
     def may_have_round(self, round_id: str) -> bool:
         """Whether an earlier round may have this id."""
@@ -67,7 +67,7 @@ class Base(NamedTuple):
 
 
 class Ledger:
-    """The accepted rounds and corrections of one ladder so far, and their edits."""
+    """The accepted rounds and corrections of one ladder so far, and the edits that follow."""
 
     def __init__(
         self, corrections: Iterable[contract.Correction], read: ReadRound, base: Base | None = None
@@ -85,7 +85,7 @@ class Ledger:
         self._known: dict[int, _KnownRound] = {}
         """The rounds that corrections may name, by their offsets."""
         self._played: dict[str, set[int]] = {}
-        """For each name, the offsets of the rounds with this player, also before an amendment."""
+        """For each name, the offsets of rounds that have this player, or had until an amendment."""
         self._latest: dict[str, int] = {}
         """For each id, the offset of the last round, seed or reset with this id."""
         self._seeds: dict[int, int] = {}
@@ -218,7 +218,7 @@ class Ledger:
         self._corrections.amend(offset, standings.batch)
 
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
-        """Yield offset and time of each round that counts and has an entry of the player."""
+        """Yield offset and time of each round that counts and now has an entry of the player."""
         now = self._corrections.entries.now()
         for offset, names in self._with_names_of(player, self._played):
             known = self._known[offset]
@@ -237,7 +237,8 @@ class Ledger:
     def _with_names_of(
         self, player: str, offsets_of: Mapping[str, set[int]]
     ) -> Iterator[tuple[int, set[str]]]:
-        """Yield the offsets by name that count, for all names whose entries the player owns now."""
+        """Yield the offset of each round that counts and has one of the names whose entries the
+        player owns now. All these names are yielded with each offset."""
         names = set(self._corrections.entries.names_of(player))
         offsets = set[int]().union(*(offsets_of.get(name, ()) for name in names))
         for offset in offsets - self._corrections.voided:
@@ -245,7 +246,8 @@ class Ledger:
             yield offset, names
 
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
-        """The offset and time of each round (and seed, if asked) of a player. There must be one."""
+        """The offset and time of each round of a player and, with `seeds`, of each seed. If there
+        is none, raises Invalid or, if the base may have one, NeedsEarlierRounds."""
         found = [*self._rounds_of(player), *(self._seeds_of(player) if seeds else ())]
         if found:
             return found
@@ -335,7 +337,8 @@ def verdicts_of_log(
 
 
 class _SecondPass:
-    """Validates the corrections in the order of the log, each by the log before it."""
+    """Validates the corrections in the order of the log. The verdict on each depends only on the
+    log before it."""
 
     def __init__(
         self, found: dict[RecordPlace, contract.Correction],

@@ -28,15 +28,17 @@ from stream_rater.replay.cores import Cores
 from stream_rater.rounds import lines, seed_records
 from stream_rater.rounds.decoder import RoundDecoder
 
-LONG_LOG = 1_000_000  # From so many records on, processes read: to start them takes some 100,000.
-MOST_PROCESSES = 4  # The most processes that read. So many keep one that rates busy.
+LONG_LOG = 1_000_000
+"""A log of at least this many records is read by processes. To start them takes as long as to read
+some 100,000 records."""
+MOST_PROCESSES = 4  # The most processes that read. That many keep one process that rates busy.
 MOST_AHEAD = 4  # The number of batches that are validated ahead of the replay.
-END = b"end"  # What a process sends last.
+END = b"end"  # The last message that a process sends.
 
 
 LogSource = Callable[[Mapping[int, int]], Iterable[Sequence[record.Record]]]
-"""Yields the records of these partitions, each up to its end, in batches. Those of each partition
-come in order. It can be called more than once, and pickled for another process."""
+"""Yields the records of these partitions, each up to its end, in batches. The records of each
+partition come in order. It can be called more than once, and pickled for another process."""
 
 
 class LogReader(NamedTuple):
@@ -76,7 +78,8 @@ class LogReader(NamedTuple):
 
 
 def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
-    """The ends of the partitions with records, in at most so many shares of about the same size."""
+    """The ends of the partitions that have records, in at most `most` shares with about as many
+    records each."""
     shares: list[dict[int, int]] = [{} for _ in range(most)]
     for partition, end in sorted(ends.items(), key=lambda each: -each[1]):
         if end:

@@ -34,7 +34,8 @@ class Waves(NamedTuple):
 
     order: Ints  # (R,) the indices of the rounds. The rounds of one player keep their order.
     bounds: Ints
-    """(W+1,) those of the W waves: w has the rounds order[bounds[w] : bounds[w + 1]], rising."""
+    """(W+1,) the bounds of the W waves. Wave w has the rounds order[bounds[w] : bounds[w + 1]], in
+    rising order."""
 
 
 @kernel
@@ -67,11 +68,11 @@ class RatingResult(NamedTuple):
     """The result of rating rounds with P players in all; a player counts once for each round."""
 
     wave: Wave
-    """The input of stage 1, with each player's belief before each round, drawn by the seasons."""
+    """The input of stage 1. Each player's belief before each round was drawn by the seasons."""
     evidence: Evidence  # (P, 3) the evidence of stage 1.
     after: Posteriors  # The mu and sigma of each player after each round.
     published: Posteriors
-    """Each player's mu and sigma that were published before each round: not drawn."""
+    """The mu and sigma of each player that were published before each round: they are not drawn."""
 
 
 class SeedOutcome(NamedTuple):
@@ -79,8 +80,8 @@ class SeedOutcome(NamedTuple):
 
     chosen: Ints
     """(n,) the indices of the players whose beliefs it changed, among those of the seed."""
-    rows: Ints  # (n,) their rows in the pool.
-    published: Posteriors  # Their mu and sigma before it.
+    rows: Ints  # (n,) the rows of these players in the pool.
+    published: Posteriors  # (n,) the mu and sigma of these players before it.
 
 
 NO_ROWS = np.empty(0, np.int64)
@@ -91,7 +92,7 @@ class _Drawn(NamedTuple):
     """D players whose beliefs were drawn before their first round of a call. Newcomers are
     included, although a season does not change them."""
 
-    before: Before  # Their beliefs before they were drawn.
+    before: Before  # The players' beliefs before they were drawn.
     first: Ints  # (D,) the index of the player's entry in that round, among all rows of the call.
     alone: Flags  # (D,) whether the player has no other round in the call.
 
@@ -167,7 +168,8 @@ class Pool(BeliefTable):
         return pool
 
     def part(self, players: StringColumn) -> "Pool":
-        """Copy the beliefs of these players into a new pool, without newcomers."""
+        """Copy the beliefs of these players into a new pool. Newcomers are left out; the pool adds
+        them when they appear."""
         known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
         return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
@@ -212,7 +214,7 @@ class Pool(BeliefTable):
         self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
 
     def rate(self, standings: OneRound, offset: int) -> tuple[Ints, Evidence] | None:
-        """Rate one round. Returns the rows and the evidence; None if it changes nothing."""
+        """Rate one round. Returns its players' rows and evidence; None if it changes nothing."""
         if not standings.is_informative(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)

@@ -1,6 +1,6 @@
-"""Makes the `rating-changed` events of rounds, seeds and resets without a stream, and standings.
-The fields and values equal those of the service's events, because both come from the same beliefs.
-Only the order differs: the service writes the events of a round shard by shard."""
+"""Makes the `rating-changed` events of rounds, seeds and resets without a stream, and makes
+standings. The fields and values equal those of the service's events, because both come from the
+same beliefs. Only the order differs: the service writes the events of a round shard by shard."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property

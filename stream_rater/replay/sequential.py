@@ -59,7 +59,8 @@ class Replay:
         validator: edited_log.RecordValidator | None = None,
         cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
-        """As for EditedLog. `cores` rate ladders, and large waves, at the same time."""
+        """The arguments are those of EditedLog. `cores` rate several ladders, and the rounds of
+        large waves, at the same time."""
         self.log = edited_log.EditedLog(ladders, window, partitions, verdicts, validator)
         self._cores = cores
         self.pools: dict[str, Pool] = {}
@@ -85,7 +86,7 @@ class Replay:
         self._seasons[ladder] = pool.rule.seasons
 
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
-        """Rate the rounds in all records of a log, in batches. Raises MissingVerdicts."""
+        """Rate the rounds in all records of a log, and yield batches. Raises MissingVerdicts."""
         for group in edited_log.batches_of(records):
             yield self.feed(group)
 
@@ -99,7 +100,7 @@ class Replay:
         return RatedBatch(batch, self.rate(batch.rounds), seeded)
 
     def seed(self, reported: Seed) -> Seeded | None:
-        """Apply an accepted seed or reset, edited by the corrections; None if nobody is left."""
+        """Apply an accepted seed or reset as the corrections edit it; None if no player is left."""
         seed = self.log.seed(reported)
         if seed is None:
             return None
@@ -126,7 +127,7 @@ class Replay:
         self, groups: Mapping[tuple[str, int], Ints], rounds: RoundBatch, places: Ints,
         offsets: Ints,
     ) -> list[Rated]:  # fmt: skip
-        """Rate ladders at the same time, and the groups of one, each of another rule, in turn."""
+        """Rate ladders at the same time; the groups of a ladder, each of another rule, in turn."""
         rules = dict[str, list[int]]()
         for ladder, rule in groups:
             rules.setdefault(ladder, []).append(rule)

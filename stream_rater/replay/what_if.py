@@ -91,7 +91,8 @@ def rate_future_round(
     known: KnownBeliefs, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
-    """Rate a future round. Returns None if it would change no rating. Raises Invalid."""
+    """Rate a future round. Returns None if it would change no rating. Raises Invalid if it cannot
+    be rated."""
     value = to_json(RoundCompleted(
         round_id="what-if", ladder=known.ladder, standings=list(standings), weight=weight,
         completed_at=(EPOCH + timedelta(seconds=known.time_s)).isoformat(),

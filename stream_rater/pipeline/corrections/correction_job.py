@@ -78,12 +78,13 @@ class CorrectionJob:
         self.ladder = ladder
         self.partition = partition
         self.at = at
-        self.rejected: Rejections = []  # The proposed corrections that are rejected,
-        self.accepted: list[QueuedCorrection] = []  # and those that are accepted, once validated.
+        self.rejected: Rejections = []  # The proposed corrections that are rejected.
+        self.accepted: list[QueuedCorrection] = []  # The proposed corrections that are accepted.
         self.ahead: dict[int, Rejections | None] = {}
         """The verdicts on queued corrections, by their offset (`QueueLookahead`)."""
         self.deleted_before = 0
-        """Where the log starts if its first records were deleted: nothing is applied; else 0."""
+        """The offset at which the log starts, if its first records were deleted; else 0. If they
+        were deleted, nothing is applied."""
         self.checkpoint_players: int | None = None
         """The number of players in the checkpoint at `at`, if the job has made one."""
         self.progress = 0.0  # The share of the work that is done, from 0 to 1.
@@ -201,7 +202,8 @@ class CorrectionJob:
 
     @property
     def _rounds_from(self) -> int:
-        """The offset from which the rounds are read, before the checkpoint only for duplicates."""
+        """The offset from which the rounds are read. Rounds before the checkpoint are only used to
+        find duplicates."""
         head = self._starting_point.head
         return 0 if head is None else head.read_from(self._log.window)
 
@@ -290,8 +292,8 @@ class CorrectionJob:
         self.ahead |= ahead.rejections
 
     def _ahead_from(self, first: int) -> validation.Lookahead:
-        """The queues that can be validated in a pass from this offset on. Those of other ladders,
-        which have their own checkpoints, need a pass from the log's start."""
+        """The queues that can be validated in a pass from this offset on. Other ladders have their
+        own checkpoints, so their queues need a pass from the log's start."""
         all_ladders = self._starting_point.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
         ahead = validation.Lookahead(queues, self._validator_for, self._log, self._make_ahead)
@@ -405,7 +407,8 @@ class CorrectionJob:
 
     @property
     def latest_time_s(self) -> int:
-        """The latest Unix second when a round of the ladder before `at` ended; 0: none did."""
+        """The latest time at which a round of the ladder before `at` ended, in Unix seconds; 0 if
+        there is none."""
         return self._read_so_far.time
 
     @property
@@ -420,7 +423,7 @@ class CorrectionJob:
         return stages.rule_of(self._rating, self._edits.started)
 
     def corrected(self) -> "Iterator[ChangedPlayers]":
-        """Yield the players whose beliefs change, in batches, some of which may be empty."""
+        """Yield the players whose beliefs change, in batches. A batch may be empty."""
         if self._pools is not None and self._first_changed < NO_ROUND:
             yield from changed_players(*self._pools, self._offset, self.rule)
 
@@ -436,7 +439,7 @@ def changed_players(
     before: Pool, after: Pool, first: int, rule: RatingRule
 ) -> Iterator[ChangedPlayers]:
     """Yield the players whose records differ between two pools, in batches. The pools were equal
-    before the round at offset `first`. Who has no round left counts as a newcomer by this rule."""
+    before the round at offset `first`. By `rule`, a player without rounds counts as a newcomer."""
     after.rows(before.names)  # add the players that only `before` has
     names = after.names
     old = before.rows(names)

@@ -89,7 +89,8 @@ Steps = Generator[Effect[Any] | None, Any, T]
 
 VERDICTS_AT_ONCE = 100
 ROUNDS_AT_ONCE = 10_000
-"""The work pauses after so many verdicts, or after so many rounds were examined for them."""
+"""The work pauses after VERDICTS_AT_ONCE verdicts, or after ROUNDS_AT_ONCE rounds were examined for
+verdicts."""
 
 Rejections = list[tuple[Record, Invalid]]
 """The records of rejected corrections, and why each is rejected."""
@@ -123,8 +124,9 @@ class CorrectionValidator:
         base: Base | None = None, base_places: Collection[RecordPlace] = (),
     ) -> None:  # fmt: skip
         """`before`: the corrections that were accepted before, in that order. `to_validate`: all
-        others that will be validated. `base`: what is known of the rounds before `first`, where the
-        pass begins, and `base_places`: the places of the corrections in it."""
+        other corrections that will be validated. `base`: what is known of the rounds before
+        `first`, if the pass begins at that offset; `base_places` has the places of the corrections
+        that the base includes."""
         before = list(before)
         corrections = [*(correction_of(each) for each in before), *to_validate]
         self.ledger = Ledger(corrections, decoder.read, base)
@@ -132,7 +134,7 @@ class CorrectionValidator:
         self._partition = partition
         self._base_places = base_places
         self._due: dict[int, list[RecordedCorrection]] = {}
-        """By the offset at which they were applied, those of `before` that this pass reaches."""
+        """The corrections in `before` that this pass reaches, by the offset of application."""
         for each in before:
             if each.at >= first and each.event_type != APPLIED:
                 self._due.setdefault(each.at, []).append(each)
@@ -140,7 +142,7 @@ class CorrectionValidator:
         """The offsets of the records of these corrections."""
         self._records: dict[int, Record] = {}
         self._verdicts = self._examined_before = 0
-        """The verdicts since the last pause, and the rounds that were examined before it."""
+        """The number of verdicts since the last pause, and of rounds examined before that pause."""
 
     @property
     def offsets(self) -> set[int]:
@@ -185,9 +187,9 @@ class CorrectionValidator:
         return own, correction
 
     def validate(self, each: QueuedCorrection) -> Steps[int | Invalid | None]:
-        """Returns why a correction is rejected, or the offset of the first round that it changes;
-        None: none. `reach` must have received all corrections that were applied before. Raises
-        NeedsEarlierRounds, or LadderEventsMismatch."""
+        """Validate a correction. Returns why it is rejected, or the offset of the first round that
+        it changes, or None if it changes no round. `reach` must have received all corrections that
+        were applied before. Raises NeedsEarlierRounds, or LadderEventsMismatch."""
         for recorded in chain.from_iterable(self._due.values()):  # the log has no correction there
             raise LadderEventsMismatch(correction_of(recorded).ladder, recorded.offset)
         verdict: int | Invalid | None
@@ -251,7 +253,8 @@ class QueueLookahead:
         self._waiting = {each.offset for each in queue.waiting} - self._polled.keys()
         self._batch: list[QueuedCorrection] = []  # Corrections that wait for `corrections-applied`.
         self._is_over = False
-        """Whether a verdict needs rounds before those that are read, as all later ones do."""
+        """Whether a verdict needs rounds before those that are read. Then later verdicts do,
+        too."""
 
     @property
     def offsets(self) -> set[int]:
@@ -328,7 +331,7 @@ class Lookahead:
 
     @property
     def rejections(self) -> dict[int, Rejections | None]:
-        """Those of each QueueLookahead, for all ladders together."""
+        """The rejections that each QueueLookahead has found, for all ladders together."""
         return {at: why for each in self._ladders.values() for at, why in each.rejections.items()}
 
     def remember(self, record: Record) -> None:

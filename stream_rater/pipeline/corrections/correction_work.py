@@ -41,7 +41,7 @@ THRESHOLD = 0.5
 HEAD_BYTES = 10  # The most bytes that MessagePack writes before an id and a record, together.
 
 TOGETHER_BYTES = 2**18
-"""The most bytes of corrections that are finished, and whose ladder events are sent, together."""
+"""The most bytes of corrections that are finished together, with one write of ladder events."""
 
 Sent = Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
 """A function that is called once parts are acknowledged, with the ends of the parts and the players
@@ -78,8 +78,8 @@ class Work:
         correction, place = queued.correction, queued.record.offset
         applied = isinstance(correction, CorrectionsApplied)
         self._refusal = log.rejection(queued)
-        """Why the ladder accepts no corrections; None if it does. It is decided now, when all
-        workers agree on the ladders file at this offset, and not when the correction is polled."""
+        """Why the ladder accepts no corrections; None if it accepts them. This is decided now, when
+        all workers agree on the ladders file at this offset, not when the correction is polled."""
         self.job = make_job(
             correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),
@@ -115,8 +115,8 @@ class Work:
         sent(part_ends(messages, offsets), in_shards(prints))
 
     def ladder_events(self) -> list[RecordedCorrection]:
-        """The ladder events to write. Each `corrections-applied` has one, also if it applies
-        nothing: else the next one would validate the same batch."""
+        """The ladder events to write. Each `corrections-applied` has one, even if it applies no
+        correction. Without it, the next `corrections-applied` would validate the same batch."""
         if self._refusal is not None:
             return []
         if self.waits:
@@ -151,7 +151,7 @@ class Work:
 
 
 def in_shards(players: Fingerprints) -> dict[int, Fingerprints]:
-    """These fingerprints by shard."""
+    """The fingerprints in each shard, by shard."""
     order, cuts = player_map.by_shard(players)
     return {shard: players[order[where]] for shard, where in cuts}
 
@@ -180,7 +180,7 @@ class QueuedSeed(NamedTuple):
         return self.seed.offset
 
     def goes_with(self, other: "QueuedSeed") -> bool:
-        """Whether both can be in one part: they have the same kind, ladder and parameters."""
+        """Whether both can be in one part: their kind, ladder and parameters are equal."""
         own, its = self.seed, other.seed
         return (own.kind, own.ladder, own.rating) == (its.kind, its.ladder, its.rating)
 
@@ -224,7 +224,7 @@ class SeedWork:
                     yield shard, message
 
     def _pieces(self, whole: SeedPart, rows: Ints) -> Iterator[bytes]:
-        """Encode these rows, each of another player, in as many messages as are needed."""
+        """Encode these rows in as many messages as are needed. No two rows are of one player."""
         most = self._options.rows_per_part
         message = belief_parts.encode_seeds(whole.take(rows)) if len(rows) <= most else b""
         if message and (len(message) <= MOST_BYTES or len(rows) == 1):

@@ -66,7 +66,7 @@ class Corrections:
         self, log: LogContext, options: PartOptions, make_work: Callable[..., Work] = Work,
         make_seed_work: Callable[..., SeedWork] = SeedWork,
     ) -> None:  # fmt: skip
-        """`make_work` and `make_seed_work` make the work from its positional arguments."""
+        """`make_work` makes a Work from its positional arguments, `make_seed_work` a SeedWork."""
         self._log = log
         self._options = options
         self._make_work, self._make_seed_work = make_work, make_seed_work
@@ -118,7 +118,7 @@ class Corrections:
     # --- rounds ---
 
     def admit(self, pending: PendingRounds) -> Admitted:
-        """Defer the polled rounds that must wait for a record in a queue. Returns the others."""
+        """Defer the polled rounds that must wait for a queued record. Returns the others."""
         if self._deferred:
             waits, rest = dict[str, list[int]](), list[int]()
             for i, head in enumerate(pending.rounds.heads):
@@ -145,7 +145,7 @@ class Corrections:
 
     @property
     def seasons(self) -> estimation.SeasonsOf:
-        """A function that finds the seasons that started before a ladder's round at an offset."""
+        """A function that returns the seasons that started before a ladder's round at an offset."""
         if not any(each.has_seasons for each in self._edits.values()):
             return estimation.no_seasons
         return lambda ladder, offset: self.edits_of(ladder, offset).started
@@ -153,8 +153,8 @@ class Corrections:
     # --- work ---
 
     def due(self, inputs: Mapping[int, InputPartition]) -> list[Queued]:
-        """The queued records whose work may begin or continue now, at most one per partition: all
-        records before them are finished."""
+        """The queued records whose work may begin or continue now, at most one per partition. All
+        records before each of them are finished."""
         first = [queue[0] for queue in self._queues.values() if queue]
         return [each for each in first if inputs[each.partition].all_finished_before(each.offset)]
 
@@ -163,8 +163,9 @@ class Corrections:
         agreed_at: Callable[[str, int], Step[bool]],
     ) -> Step[bool]:  # fmt: skip
         """Begin the work on a queued record that is due, together with those behind it that need as
-        little work, or else alone. Returns whether the work has begun: all workers must agree on
-        the ladder at the offset of the last of these records."""
+        little work. Returns whether the work has begun. It begins only if all workers agree on the
+        ladder at the offset of the last record. If they do not, it begins for the first record
+        alone, provided that they agree there."""
         if queued.partition in self._current_work:
             return True
         source = inputs[queued.partition]
@@ -180,7 +181,7 @@ class Corrections:
         return False
 
     def _new_work(self, group: Sequence[Queued]) -> Work | SeedWork:
-        """The work on these records, which are all corrections, or all seeds and resets."""
+        """The work on these records. They are either all corrections, or all seeds and resets."""
         if seeds := [each for each in group if isinstance(each, QueuedSeed)]:
             return self._new_seed_work(seeds)
         first, *followers = (each for each in group if isinstance(each, QueuedCorrection))
@@ -211,7 +212,8 @@ class Corrections:
         return self._make_seed_work(group, edited, rule, self._options)
 
     def _alike(self, queued: QueuedCorrection, source: InputPartition) -> list[QueuedCorrection]:
-        """A correction, and those directly behind it that, like it, only wait or are rejected."""
+        """A correction, and those directly behind it if they are treated as it is: they only wait
+        for `corrections-applied`, or are rejected."""
 
         def kind(each: QueuedCorrection) -> tuple[str, bool, bool]:
             rejected = self._known_rejections(each) is not None
@@ -243,13 +245,14 @@ class Corrections:
 
     def _known_rejections(self, queued: QueuedCorrection) -> Rejections | None:
         """The rejections that a correction causes, if they are known before its work begins: its
-        ladder accepts none, or it was validated in the pass for another one. None: unknown."""
+        ladder accepts no corrections, or the pass for another one has validated it. Else None."""
         if (invalid := self._log.rejection(queued)) is not None:
             return [(queued.record, invalid)]
         return self._verdicts.get(queued.partition, {}).get(queued.offset)
 
     def _queues_to_validate(self, first: QueuedCorrection) -> list[CorrectionQueue]:
-        """The queued corrections of a partition, by ladder; none if only the first is left."""
+        """The queued corrections of a partition, by ladder. Empty if only the first one must still
+        be validated."""
         queue, known = self._queues[first.partition], self._verdicts.get(first.partition, {})
         queued = [each for each in queue if isinstance(each, QueuedCorrection)]
         if all(each.waits or each.offset in known for each in queued[1:]):
@@ -267,7 +270,7 @@ class Corrections:
         return self._edits.get(ladder) or LadderEdits()
 
     def changed(self, queued: Queued) -> Fingerprints | None:
-        """The players whom the work on a queued record may have changed; None: any of them."""
+        """The players whom the work on a queued record may have changed; None: perhaps any."""
         work = self._current_work[queued.partition]
         return work.players if isinstance(work, SeedWork) else None
 
@@ -282,7 +285,8 @@ class Corrections:
             yield each, self._known_rejections(each) or []
 
     def finish(self, queued: Queued) -> Admitted:
-        """Finish a queued record whose work is done. Returns the rounds that nothing defers now."""
+        """Finish a queued record whose work is done. Returns the rounds that no other record
+        defers."""
         partition, ladder = queued.partition, queued.ladder
         work, queue = self._current_work.pop(partition), self._queues[partition]
         verdicts = self._verdicts.setdefault(partition, {})

@@ -37,8 +37,9 @@ def correction_of(recorded: RecordedCorrection) -> Correction:
 
 
 def recorded_correction(offset: int, correction: Correction, at: int) -> RecordedCorrection:
-    """Make the ladder event of a correction whose record is at `offset`, with what later rounds are
-    rated by, and no field of unlimited length. `at`: where it was applied; -1 while it waits."""
+    """Make the ladder event of a correction whose record is at `offset`. It has all that later
+    rounds are rated by, and no field of unlimited length. `at`: the offset at which the correction
+    was applied; -1 while it waits."""
     correction = msgspec.structs.replace(correction, reason="", event_type="")
     if isinstance(correction, RoundAmended):
         correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
@@ -47,7 +48,8 @@ def recorded_correction(offset: int, correction: Correction, at: int) -> Recorde
 
 
 def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
-    """Whether a ladder event is about this correction: kind, ladder, round and players agree."""
+    """Whether a ladder event is about this correction: kind, ladder, round and players are
+    equal."""
     other = correction_of(recorded)
     return (
         name_of(other) == name_of(correction)

@@ -26,7 +26,7 @@ from stream_rater.rounds.seed_records import Seed
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints(Effect[Mapping[str, bytes]]):
-    """Read the heads of a ladder's checkpoints, by name; none if they cannot be read."""
+    """Read the heads of a ladder's checkpoints, by name. Empty if they cannot be read."""
 
     ladder: str
 
@@ -93,9 +93,9 @@ class LadderCheckpoints:
         return pieces
 
     def due(self, first: int, end: int, every: int, places: tuple[RecordPlace, ...]) -> list[int]:
-        """The rising offsets at which a pass from `first` to before `end` makes checkpoints: those
-        of the checkpoints with other corrections than these places, and `end` if the last
-        checkpoint is at least `every` records before it."""
+        """The offsets at which a pass from `first` to before `end` makes checkpoints, in rising
+        order: the offsets of checkpoints whose corrections are not those at these places. `end` is
+        included if the last checkpoint is at least `every` records before it."""
         between = [each for each in self.heads if first < each.offset < end]
         offsets = {each.offset for each in between if each.corrections != places}
         if end - max(offsets | {first}) >= every:
@@ -103,9 +103,9 @@ class LadderCheckpoints:
         return sorted(offsets)
 
     def write(self, head: CheckpointHead, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
-        """Write a checkpoint of this pool and these ids, and delete those that it replaces. Returns
-        the number of its players; None if it could not be written. `end`: the end of the pass, from
-        which distances are measured."""
+        """Write a checkpoint of this pool and these ids, and delete the ones that it replaces.
+        Returns the number of its players; None if it could not be written. `end`: the end of the
+        pass, from which the distances of checkpoints are measured."""
         if not self._writable:
             return None
         rows, found = pool.played(), checkpoint.encoded_ids(ids)
@@ -128,7 +128,7 @@ class LadderCheckpoints:
         return len(rows)
 
     def _written(self, head: CheckpointHead, pieces: Iterable[bytes]) -> Steps[bool]:
-        """Write a checkpoint; stop at the first write that fails. Returns whether none did."""
+        """Write a checkpoint; stop at the first write that fails. Returns whether all succeeded."""
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
@@ -150,7 +150,7 @@ class ReadSoFar(NamedTuple):
     completed_at: str = ""  # The time of the last one, as reported.
 
     def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
-        """Return the summary that includes these rounds, too. `record` is that of the last one."""
+        """The summary that includes these rounds, too. `record` is that of the last round."""
         return self._with(record, int(rounds.time.max()), rounds.heads[-1].completed_at)
 
     def read_seed(self, record: Record, seed: Seed) -> "ReadSoFar":
@@ -181,7 +181,7 @@ class StartingPoint:
         return checkpoint.ids_of(self._ids)
 
     def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
-        """The players and beliefs, on a ladder with these edits. Raises UnusableCheckpoint."""
+        """The checkpoint's players and beliefs, with these edits. Raises UnusableCheckpoint."""
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)

@@ -138,7 +138,7 @@ class Admission:
         return self.informative(*self.corrections.admit(pending))
 
     def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
-        """Return the `pending` rounds that change ratings. The others and `done` count as done."""
+        """Return the `pending` rounds that change ratings. Count the others and `done` as done."""
         informative = self.decoder.informative(pending.rounds)
         for silent in (done, pending.take(np.flatnonzero(~informative))):
             for head, partition, offset in zip(
@@ -149,8 +149,9 @@ class Admission:
         return pending.take(np.flatnonzero(informative))
 
     def _is_to_be_rated(self, record: Record, found: Round | Invalid, now_s: float) -> bool:
-        """Whether the round in a record is to be rated. A rejection waits until all workers agree
-        on the ladder, except in another partition, whose offsets mean nothing to its history."""
+        """Whether the round in a record is to be rated. The rejection of a record waits until all
+        workers agree on its ladder. Offsets of another partition than the ladder's mean nothing to
+        its history, so a record there is rejected at once."""
         source = self.inputs.get(record.partition)
         if source is None:
             return False
@@ -171,7 +172,7 @@ class Admission:
         self.unsettled.setdefault(ladder, []).append((partition, offset))
 
     def settle(self, allowed_before: Callable[[str], float]) -> None:
-        """Finish the unsettled records on whose ladders all agree, and report the rejections."""
+        """Finish unsettled records on whose ladders all workers agree. Report the rejections."""
         unsettled, self.unsettled = self.unsettled, {}
         for ladder, places in unsettled.items():
             before = allowed_before(ladder)
@@ -182,8 +183,8 @@ class Admission:
                     self._observer.round_rejected(each)
 
     def _enqueue(self, record: Record, now_s: float) -> None:
-        """Validate a correction, seed or reset by its record alone, and enqueue it. A correction
-        is validated by the log later."""
+        """Validate a correction, seed or reset by its record alone, and enqueue it. The validation
+        of a correction by the log follows later."""
         log, source = self._log, self.inputs.get(record.partition)
         queued: Queued
         try:
@@ -200,8 +201,8 @@ class Admission:
             self.corrections.enqueue(queued)
 
     def finish(self, queued: Queued, now_s: float) -> PendingRounds:
-        """Finish a queued record whose work is done, and commit the rejections of corrections that
-        do not fit the log with its offset. Returns the rounds that waited for it."""
+        """Finish a queued record whose work is done. Rejections of corrections that do not fit the
+        log are committed with this record's offset. Returns the rounds that waited for it."""
         partition, source = queued.partition, self.inputs[queued.partition]
         for each, refused in self.corrections.finished(queued):
             for record, invalid in refused:
@@ -254,7 +255,7 @@ class Agreement:
 
     def compare(self, in_force: Mapping[str, History], until_s: float) -> dict[str, float]:
         """Compare the file with the histories in the ladder events. Returns the offset from which
-        on they disagree, by ladder that does. It is remembered until `until_s`."""
+        on they disagree, by ladder. Ladders that agree are left out. Remembered until `until_s`."""
         found = {
             ladder: allowed_before(self._file_histories(ladder), history)
             for ladder, history in in_force.items()
@@ -274,8 +275,8 @@ class Agreement:
         unsettled: Mapping[str, Sequence[tuple[int, int]]] = NONE_UNSETTLED,
     ) -> Step[PendingRounds]:  # fmt: skip
         """Compare the file with the ladder events, and keep the rounds of a wave that may be rated.
-        The events are read unless they were after all these rounds were polled; always those of
-        the ladders in `unsettled` of which records may be finished."""
+        The events are read unless that was done after all these rounds were polled. Those of the
+        ladders in `unsettled` are always read, where records may be finished."""
         ladders = {
             head.ladder
             for head, ticket in zip(wave.rounds.heads, wave.tickets.tolist(), strict=True)
@@ -293,7 +294,7 @@ class Agreement:
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
-        """Whether the record of a ladder at this offset may be rated, by the events read now."""
+        """Read the ladder events. Returns whether a ladder's record at this offset may be rated."""
         if offset < self.allowed_before(ladder):
             yield from self._read({ladder}, until_s, observer)
         return offset < self.allowed_before(ladder)
@@ -324,8 +325,8 @@ class Agreement:
         return ladder == FILE_LIMITS or ladder in names or TEMPLATE not in names
 
     def retry(self, now_s: float) -> bool:
-        """Forget the remembered disagreements if they have expired, since events or store may have
-        been repaired. Returns whether they have."""
+        """Forget the remembered disagreements if they have expired, because the ladder events or
+        the store may have been repaired. Returns whether they had expired."""
         due = bool(self._disagreements) and now_s >= self._until_s
         if due:
             self._disagreements = {}

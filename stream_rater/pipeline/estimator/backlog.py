@@ -26,7 +26,7 @@ CANDIDATES_AT_ONCE = 1000  # The number of candidate rounds that are examined in
 
 LAST = -1  # Marks the end of a list of links.
 COMPACT_AFTER = 1000
-"""Finished rounds are dropped once there are more than this many, and than unfinished ones."""
+"""Finished rounds are dropped once they are more than this many, and more than the others."""
 
 NO_SIZES, NO_FINGERPRINTS = np.empty(0, np.int64), np.empty(0, np.uint64)
 
@@ -44,7 +44,7 @@ class Backlog:
         self.waiting = 0
         """The number of players in all unfinished rounds. An oversize round counts as
         `wave_players`, the number of its players that are in memory at a time."""
-        self._waiting_of: Counter[int] = Counter()  # The same by partition.
+        self._waiting_of: Counter[int] = Counter()  # The number of unfinished rounds by partition.
         self.oversize = 0  # The number of unfinished rounds that are larger than a wave.
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class RoundGraph:
         """(place,) the tickets, in rising order. Some finished rounds are still among them."""
         self._finished: Flags = np.empty(0, np.bool_)  # (place,) whether the round is finished.
         self._blockers = NO_SIZES
-        """(place,) how many of the round's players still have an unfinished earlier round."""
+        """(place,) the number of the round's players with an unfinished earlier round."""
         self._latest = PlayerMap()  # The latest unfinished round of each player.
         self._before, self._after = NO_SIZES, NO_SIZES
         """(link,) the places of a round and of a later round that waits for it. There is one link
@@ -223,7 +223,8 @@ class RoundGraph:
         return left
 
     def _compact(self) -> None:
-        """Drop finished rounds and their links. What waits for an unfinished one is unfinished."""
+        """Drop finished rounds and their links. A round that waits for an unfinished one is
+        unfinished, too."""
         left = ~self._finished
         place, linked = np.cumsum(left) - 1, left[self._before]
         before, after = place[self._before[linked]], place[self._after[linked]]

@@ -56,7 +56,7 @@ def no_seasons(_: str, __: int) -> tuple[Season, ...]:
 
 
 def distinct(numbers: Ints) -> tuple[list[int], Ints]:
-    """The distinct values of small numbers of at least 0, rising, and (n,) the index of each."""
+    """The distinct values of small numbers of at least 0, rising, and (n,) each number's index."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])], np.zeros(len(numbers), np.int64)
     which = np.bincount(numbers) > 0
@@ -108,7 +108,8 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return super().take(rounds) if len(rounds) else empty
 
     def piece(self, first: int, last: int) -> "PendingRounds":
-        """A single round, this one, with the players [first, last) only, and without entries."""
+        """A single round reduced to the players [first, last), without entries. This object must
+        have one round."""
         last = min(last, self.count)
         rounds = structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
@@ -117,7 +118,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
 
 
 def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -> PendingRounds:
-    """Make pending rounds, without tickets, from decoded rounds and the record of each."""
+    """Make pending rounds, without tickets, from decoded rounds and the record of each round."""
     ladders = [head.ladder for head in rounds.heads]
     return PendingRounds(
         rounds,
@@ -143,8 +144,8 @@ def fingerprints_by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
 
 
 def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
-    """(P,) the headers of the rounds' players, as read from each shard; and, by shard, why its
-    headers cannot be decoded. Those of such a shard are zeros here."""
+    """(P,) the headers of the rounds' players, decoded from those that were read from each shard;
+    and, by shard, why its headers cannot be decoded. The headers of such a shard are zeros here."""
     order, cuts = pending.by_shard
     encoded = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
@@ -271,7 +272,8 @@ def _unrated(rating: RatingConfig, pending: PendingRounds, error: Exception) -> 
 
 
 def _rule_keys(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[RuleKey], Ints]:
-    """The kinds of these rounds, each for one call, and (R,) the index of each round among them."""
+    """The kinds of these rounds, and (R,) the index of each round's kind. A call estimates one
+    kind."""
     if seasons is no_seasons:
         numbers, rule = distinct(pending.rounds.config_index)
         return [(number, ()) for number in numbers], rule
@@ -304,8 +306,8 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
 
 def posteriors(part: Part, pending: PendingRounds, beliefs: Beliefs) -> StringColumn:
     """(P,) the belief records that the store will have for the rounds' players, once it has applied
-    the part. `beliefs` (P,), those before it, are overwritten, but not where they include the
-    round. Raises Unrecordable."""
+    the part. `beliefs` (P,) are those before the part, and are overwritten; a belief that already
+    includes its round stays as it is. Raises Unrecordable."""
     rule = pending.for_each_player([each.rule for each in part.rounds])
     offset = pending.for_each_player(pending.offsets)
     time = pending.for_each_player(pending.rounds.time)

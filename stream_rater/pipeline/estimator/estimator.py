@@ -68,7 +68,7 @@ ROWS_PER_PART = 5000
 """The most rows in a message, and the most players in a piece of an oversize round."""
 
 REFUSED_S = 5.0
-"""Seconds until an unreadable shard, or a ladder that is not agreed on, is tried again."""
+"""Seconds until a shard with unreadable beliefs, or a ladder without agreement, is tried again."""
 
 
 class Estimator:
@@ -85,8 +85,8 @@ class Estimator:
         make_corrections: admission.MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
         """`cache_bytes` bounds the memory of the cached beliefs; 0: none are cached.
-        `rows_in_flight` bounds the rows of a shard in parts not seen applied; 0: as `most_rows_of`
-        says."""
+        `rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: the
+        bound is `most_rows_of`."""
         self._agreement = admission.Agreement(ladders)
         self._shards = shards
         self._rows_in_flight = rows_in_flight or progress.most_rows_of(shards)
@@ -128,7 +128,7 @@ class Estimator:
         """The waves that were sent and not yet seen applied."""
         self._backoff = progress.PollBackoff(self._idle_s)
         self._may_find_wave = True
-        """Whether something has changed since the candidates were last examined."""
+        """Whether a wave may be found now: something has changed since the last search."""
 
     def run(self) -> ports.Step[NoReturn]:
         """Run steps 1 to 7, and 15 to 22, forever."""
@@ -227,8 +227,9 @@ class Estimator:
 
     @property
     def _paused(self) -> frozenset[int]:
-        """The partitions from which nothing is read now: too many records were rejected, or too
-        many records, players, rows of seeds or bytes of rejected records wait. Others go on."""
+        """The partitions from which nothing is read now: too many of their records were rejected,
+        or too many of their records, players or rows of seeds wait, or too many bytes of their
+        rejected records. Other partitions go on."""
         most = progress.READ_AHEAD * self._wave_players
         paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
         paused |= {p for p, source in self._inputs.items() if len(source) > most}
@@ -240,14 +241,14 @@ class Estimator:
 
     def _report_behind(self, opened: frozenset[int], *, idle: Collection[int]) -> None:
         """Report which partitions are being read back up to their committed offsets: those just
-        `opened`, and others that are not there yet. `idle` ones had no record in a poll."""
+        opened, and all others that are not there yet. `idle` ones had no record in a poll."""
         reading_back = {
             p for p, source in self._inputs.items() if source.is_reading_back(idle=p in idle)
         }
         self._observer.reading_back(opened | reading_back)
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        """Drop partitions. The pending parts of their players stay, whoever owns them now."""
+        """Drop partitions. The pending parts of their players stay, whoever owns the partitions."""
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
@@ -344,8 +345,8 @@ class Estimator:
         self._observer.rounds_sent(len(ready), ready.count)
 
     def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
-        """Cache the beliefs after these rounds, which are sent. `beliefs` (P,) are those before
-        them; None if they were not read."""
+        """Cache the beliefs after these rounds, all of whose parts are acknowledged. `beliefs` (P,)
+        are those of the rounds' players before them; None if they were not read."""
         if beliefs is None:
             return
         with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
@@ -358,18 +359,18 @@ class Estimator:
         return estimation.estimate(pending, priors, ratings, self._shards, seasons)
 
     def _resume(self, resumed: PendingRounds) -> ports.Step[None]:
-        """Finish rounds that were sent before: their parts are in the log, before its end now."""
+        """Finish rounds that were already sent: their parts are in the log, before its end."""
         self._was_sent(resumed, dict(enumerate((yield from ports.shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
     def _was_sent(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
-        """Finish rounds that are wholly sent, whose parts are pending up to these ends."""
+        """Finish wholly sent rounds. Their parts are pending for their players up to these ends."""
         self._in_flight.sent(part_ends, estimation.fingerprints_by_shard(pending), self._now_s)
         self._done_with(pending)
 
     def _done_with(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. The cached beliefs of their
-        players, from before them, are dropped."""
+        players are dropped, because they are from before these rounds."""
         self._belief_cache.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True

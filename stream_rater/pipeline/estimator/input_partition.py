@@ -1,4 +1,4 @@
-"""One owned partition of `round-completed`: the records read, and the offsets to commit."""
+"""One owned partition of `round-completed`: the records that were read, and offsets to commit."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,14 +41,14 @@ class InputPartition:
         return len(self._unfinished)
 
     def is_reading_back(self, *, idle: bool) -> bool:
-        """Whether round ids before c are still being read. Not after an empty poll (`idle`): the
-        offsets that remain before c may have no records."""
+        """Whether round ids before c are still being read. After an empty poll (`idle`) they are
+        not: the offsets that remain before c may have no records."""
         self._found_end = self._found_end or idle
         return self._next_offset < self._committed and not self._found_end
 
     def validate(self, record: Record, found: Round | Invalid) -> Invalid | bool:
-        """Validate a record. Returns why it is rejected, True if its round is to be rated, or False
-        if it is skipped: it is read for its round id only, or was read before."""
+        """Validate a record. Returns why it is rejected, or True if its round is to be rated, or
+        False if it is skipped, because it is read for its round id only or was read before."""
         live = self._is_live(record)
         if live is None:
             return False
@@ -66,7 +66,8 @@ class InputPartition:
         return bool(self._is_live(record))
 
     def _is_live(self, record: Record) -> bool | None:
-        """Whether a record is from c on, and is tracked from now on; None: it was read before."""
+        """Whether a record is at or after c, so that it is tracked from now on. None if it was read
+        before."""
         if record.offset < self._next_offset:
             return None
         self._next_offset = record.offset + 1
@@ -80,7 +81,8 @@ class InputPartition:
         return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
 
     def finished_prefix(self, offsets: Sequence[int]) -> int:
-        """How many of `offsets` form a prefix before whose last one all others are finished."""
+        """The length of the longest prefix of `offsets` for which all other records before its last
+        offset are finished."""
         count = 0
         for offset in self._unfinished:
             if count < len(offsets) and offset == offsets[count]:

@@ -65,7 +65,7 @@ class OversizeRound:
         return self._sent == len(self._starts)
 
     def next_piece(self) -> PendingRounds:
-        """The round with the players only whose priors are to be read next."""
+        """The round, reduced to the players whose priors are to be read next."""
         return self._piece(len(self._priors))
 
     def _piece(self, number: int) -> PendingRounds:

@@ -66,8 +66,8 @@ class BeliefCache:
         return self._table.may_contain(players)
 
     def find(self, pending: PendingRounds) -> tuple[Flags, StringColumn]:
-        """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of
-        them, else empty strings. Ladders and ids are compared, not fingerprints alone."""
+        """(P,) whether the record of each of the rounds' players is cached, and (P,) copies of the
+        records, empty where none is. Ladders and ids are compared, not fingerprints alone."""
         owners, names = self._owners_of(pending), self._names(pending)
         return self._table.find(owners, names, pending.fingerprints)
 
@@ -77,7 +77,7 @@ class BeliefCache:
         return self._table.bytes_used
 
     def put(self, sent: PendingRounds, records: StringColumn) -> int:
-        """Cache the (P,) records of the players of these rounds. Returns how many it evicted."""
+        """Cache the (P,) records of these rounds' players. Returns how many others were evicted."""
         before = self._table.evictions
         self._table.put(self._owners_of(sent), self._names(sent), sent.fingerprints, records)
         return self._table.evictions - before
@@ -123,7 +123,7 @@ class PriorsRead(NamedTuple):
 
 
 class PriorReader:
-    """Reads priors for one estimator. Reports shards that are refused, or readable again."""
+    """Reads priors for one estimator. Reports which shards are refused or readable again."""
 
     def __init__(self, shards: int, observer: Observer) -> None:
         self._shards = shards
@@ -173,7 +173,7 @@ class PriorReader:
     def _read_missing(
         self, found: "_FoundPriors", rows: Mapping[int, Ints], progress: Progress
     ) -> Step[None]:
-        """Read the records of these rows, by shard, and all positions that may have moved."""
+        """Read the records of the players in these rows, and all positions that may have moved."""
         to_read = dict.fromkeys(progress.shards_to_read(), NO_PLAYERS)
         if rows:
             players = found.pending.rounds.players()
@@ -229,8 +229,8 @@ class _FoundPriors:
         self._size += len(strings.data)
 
     def decoded(self) -> tuple[Beliefs, dict[int, str]]:
-        """(P,) the beliefs, and, by shard, why its beliefs cannot be decoded. Their players seem to
-        have no belief, and players without one seem to have played no round."""
+        """(P,) the beliefs, and, by shard, why its beliefs cannot be decoded. Players of such a
+        shard seem to have no belief, and players without a belief seem to have played no round."""
         unreadable = dict[int, str]()
         strings = StringColumn(np.concatenate(self._data), self._starts, self._ends)
         records = RecordColumn(strings, self._is_present)

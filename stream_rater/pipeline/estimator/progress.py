@@ -46,16 +46,16 @@ class Progress:
         self._floor = [0] * shards
         self._pending = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
-        """By shard, the rising ends of the parts not seen applied, each with its players."""
+        """By shard, the ends of the parts not seen applied, rising, each with its players."""
         self._rows = [0] * shards
         """By shard, the number of rows in parts that were not seen applied: a player with several
         parts in flight counts for each."""
-        self._all_rows = 0  # The number of such rows of all shards.
+        self._all_rows = 0  # The number of such rows in all shards together.
         self._full: set[int] = set()  # The shards with more than `most_rows` such rows.
         self._lagging: set[int] = set()
         """The shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
-        """The shards with unreadable beliefs, and the time until which each is not tried again."""
+        """The shards whose beliefs are unreadable, and the time until which each is not retried."""
         self._excluded: set[int] = set()
         """The shards whose store has another history than the log (`same_history`)."""
         self.has_moved = True
@@ -90,7 +90,7 @@ class Progress:
         return shard not in self._refused
 
     def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
-        """Step 6: record that parts of these players are in the log, with the ends by shard."""
+        """Step 6: record that parts are in the log. `ends` and `players` are by shard."""
         for shard, shard_players in players.items():
             self._in_flight[shard].append((ends[shard], shard_players))
             self._rows[shard] += len(shard_players)
@@ -114,9 +114,9 @@ class Progress:
         return found
 
     def ready(self, players: Fingerprints, sizes: Ints, cached: Flags | None = None) -> Flags:
-        """(R,) whether the priors of all players of each round would count, as far as is known.
-        `sizes`: the players of each round. `cached` (P,): who has a cached belief, so that pending
-        parts do not count."""
+        """(R,) for each round, whether the priors of all its players would count, as far as is
+        known. `sizes` has the number of players of each round. `cached` (P,) says which players
+        have a cached belief; their pending parts do not count."""
         if not len(sizes):
             return np.empty(0, np.bool_)
         blocked = self.has_pending_part(players)
@@ -128,7 +128,8 @@ class Progress:
         return ready
 
     def closed_shards(self) -> set[int]:
-        """The shards whose players are not rated now: full, lagging, refused or excluded."""
+        """The shards whose players are not rated now: the shards are full, below their floor,
+        refused or excluded."""
         return self._full | self._lagging | self._excluded | self._refused.keys()
 
     @property
@@ -142,7 +143,7 @@ class Progress:
         return self._all_rows - sum(self._rows[shard] for shard in self.closed_shards())
 
     def shards_to_read(self) -> list[int]:
-        """The shards whose `applied` is worth reading: with parts in flight, or below the floor."""
+        """The shards whose `applied` is worth reading: below the floor, or with parts in flight."""
         found = (s for s, parts in enumerate(self._in_flight) if parts or s in self._lagging)
         return [shard for shard in found if shard not in self._excluded]
 
@@ -234,12 +235,12 @@ once. A few rounds that wait are not worth a wave of their own."""
 
 READ_AHEAD = 4
 """The estimator reads ahead by this many waves' worth of players in all, and of offsets in each
-partition. While more players wait, only partitions with less than their share are read."""
+partition. While more players wait, it reads only partitions that have less than their share."""
 
 WAVES_IN_FLIGHT, LONGEST_IN_FLIGHT_S = 2, 0.5
-"""The estimator stops sending while so many waves, with enough players, were not seen applied, for
-at most so many seconds each. Rounds that arrive while it waits form one larger wave. A busy ladder
-then takes 15 % less CPU time."""
+"""The estimator stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were not
+seen applied. Each wave counts for at most LONGEST_IN_FLIGHT_S seconds. Rounds that arrive while it
+waits form one larger wave. A busy ladder then takes 15 % less CPU time."""
 
 COMMIT_EVERY_S = 0.1
 """The shortest time between two commits of offsets. A transaction takes some 10 ms. After a crash,
@@ -279,7 +280,7 @@ class PollBackoff:
         self._passes_waited += 1
 
     def progressed(self, *, poll_soon: bool = True) -> None:
-        """Record progress; `poll_soon=False`: a piece of an oversize round was sent."""
+        """Record progress. `poll_soon=False`: the progress is a sent piece of an oversize round."""
         self._passes_waited = 0 if poll_soon else PASSES_AFTER_PIECE
 
     def corrected(self) -> None:
@@ -288,14 +289,14 @@ class PollBackoff:
         self._corrected = True
 
     def had_to_wait(self) -> None:
-        """Record a pass in which queued records waited until the store applies parts."""
+        """Record a pass in which queued records had to wait until the store applies parts."""
         self.waited()
         self._corrected = True
 
     def cached_beliefs(self, waiting: int, sent: int) -> None:
-        """Record that the beliefs after a wave of `sent` players are cached, so that their next
-        rounds need not wait for the store. If those who wait (`waiting`) are many, the next poll
-        neither waits nor gathers."""
+        """Record that the beliefs after a wave of `sent` players are cached, so that the players'
+        next rounds need not wait for the store. If the rounds that wait have many players in all
+        (`waiting`), the next poll neither waits nor gathers."""
         if waiting > MANY_WAIT * sent:
             self._may_go_on, self.gather_s = True, 0.0
 

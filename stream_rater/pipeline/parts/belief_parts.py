@@ -35,7 +35,7 @@ CORRECTION, SEEDED = 3, 4
 
 
 def _on_ladder(ladder: str, names: StringColumn) -> PlayerColumn:
-    """Players of one ladder."""
+    """A column of players who are all on one ladder."""
     index = np.zeros(len(names), np.int64)
     return PlayerColumn(LadderColumn(StringColumn.of([ladder])), index, names)
 
@@ -72,7 +72,8 @@ class RecordInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record of `round-completed`: a seed or a reset."""
 
     offset: int  # The offset of the record.
-    time: int  # The time from which on the ratings count, Unix seconds.
+    time: int
+    """The time from which on the ratings count, in Unix seconds."""
     round_id: str
     completed_at: str  # The same time, as reported.
 
@@ -214,7 +215,7 @@ def decode_correction(
 def decode_seeds(
     data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL
 ) -> SeedPart:
-    """Decode the seed part in a message. Raises as `decode_correction` does."""
+    """Decode the seed part in a message. Raises the errors that `decode_correction` raises."""
     message = _decoded("seed part", _decode_seeds, data, is_seeded(data), (kernel, oldest))
     _check(message)
     return SeedPart(
@@ -227,7 +228,7 @@ def decode_seeds(
 
 
 def read(data: bytes, kernel: int) -> BeliefPart | None:
-    """The correction part or seed part in a message; None if it is neither. Raises UnknownPart."""
+    """The correction part or seed part in a message; None if it has neither. Raises UnknownPart."""
     if is_correction(data):
         return decode_correction(data, kernel)
     return decode_seeds(data, kernel) if is_seeded(data) else None
@@ -247,7 +248,8 @@ def _decoded(
 
 
 def _check(message: _SeedMessage) -> None:
-    """Raise UnknownPart if a column has another length, or a row no record."""
+    """Raise UnknownPart if a column has the wrong length, a row has no record, a player has two
+    rows, or the kind is unknown."""
     if message.kind not in SEEDS:
         raise UnknownPart(f"seed part: of kind {message.kind!r}")
     rows = len(message.players)

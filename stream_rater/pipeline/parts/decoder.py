@@ -42,7 +42,7 @@ class Rows:
     data: Bytes  # The bytes of the messages, which contain the strings of all columns.
     rules: list[RatingRule]  # The distinct rules of all rounds.
     rounds: Ints
-    """(ROUND, R) the values of `unpacking` for each round. RULE is an index into `rules`."""
+    """(ROUND, R) the values that `unpacking` finds for each round. RULE indexes `rules`."""
     columns: Ints  # (ROW, n) the values that `unpacking` finds for each row.
     evidence: Evidence  # (n, 4) the evidence, with the columns of Wave's Evidence.
     fingerprints: Fingerprints
@@ -121,7 +121,7 @@ class PartView:
     last: int  # The index after the part's last row.
     shards: int = 0  # The number of shards that the part was cut for; 0: unknown.
     home: int = at.NOWHERE
-    """The shard that all players of the part belong to; NOWHERE: unknown, or several."""
+    """The shard that all players of the part belong to; NOWHERE: unknown, or several shards."""
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -146,7 +146,8 @@ def _text(rows: Rows, column: int, r: int) -> str:
 
 
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
-    """Decode the part in each message; None where only `read` can decode or refuse it."""
+    """Decode the part in each message. The result is None for a message that only `read` can decode
+    or refuse."""
     return [each for group in runs(messages, TOGETHER_BYTES) for each in _read(group, kernel)]
 
 

@@ -38,8 +38,9 @@ VERSION = 1
 MARK = 2
 
 OLDEST_KERNEL = 2
-"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours: parts of this
-version up to our own are applied. Those of newer kernels wait for workers of their release."""
+"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours. Parts of this
+version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
+release."""
 
 EVIDENCE_COLUMNS = 4
 """The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it
@@ -113,7 +114,7 @@ class Part:
     evidence: Evidence  # (n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence.
     names: StringColumn  # (n,) the ids of the players, as a column.
     shards: int = 0
-    """The number of shards when it was cut; 0: unknown, as an older release made it."""
+    """The number of shards when the part was cut; 0: unknown, because the release was older."""
 
     @property
     def players(self) -> Sequence[str]:

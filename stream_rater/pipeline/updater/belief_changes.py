@@ -79,8 +79,8 @@ def build_given_events_again(
     shard: int, call: ShardBatch, stored: StoredShard, committed: int
 ) -> Events:
     """Build the events of a shard's last call again, if it applied a correction part or a seed part
-    (step 11): none if that is before the offset `committed`, so that they are published. Raises
-    Disagreement and UnknownRecord."""
+    (step 11). If the part is before the offset `committed`, its events are published already, and
+    none are returned. Raises Disagreement and UnknownRecord."""
     part, notes = _part(call), stored.position.fresh
     fresh, _, shown = changes.decode_notes(notes, np.arange(len(part)))
     if isinstance(part, CorrectionPart) and len(shown):
@@ -112,7 +112,7 @@ def _takes(part: SeedPart, before: Table) -> Flags:
 
 
 def last_published(part: BeliefPart, before: Table) -> tuple[Table, Table]:
-    """(n,) mu and (n,) sigma as last published, of players with the belief headers `before`."""
+    """(n,) mu and (n,) sigma as last published of players whose belief headers are `before`."""
     mu = np.where(before["untold"] != 0, before["previous_mu"], before["mu"])
     sigma = np.where(before["untold"] != 0, before["previous_sigma"], before["sigma"])
     new = before["version"] == 0
@@ -120,7 +120,7 @@ def last_published(part: BeliefPart, before: Table) -> tuple[Table, Table]:
 
 
 def _corrected(part: CorrectionPart, rows: Ints, before: Table) -> Beliefs:
-    """The beliefs that these rows of a part give to players who have the headers `before`."""
+    """The beliefs that these rows of a part give to players whose belief headers were `before`."""
     # The initial values are not used: each player of the part has a record.
     beliefs = record.decode([part.records[i] for i in rows.tolist()], 0, 0.0, 1.0)
     header = beliefs.header
@@ -133,7 +133,7 @@ def _corrected(part: CorrectionPart, rows: Ints, before: Table) -> Beliefs:
 
 
 def _seeded(part: SeedPart, records: RecordColumn) -> Beliefs:
-    """The beliefs with these records after their seeds or resets."""
+    """The beliefs after the seeds or resets of a part. `records` are those before it."""
     rule = part.rule
     if not part.is_reset:
         given = part.mu, part.sigma, part.rounds

@@ -68,8 +68,9 @@ class Change(Application):
 
 
 def compute_changes(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13), those of
-    `batch.players` in that order. Returns the change of each shard. Raises UnknownRecord."""
+    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13). `stored`
+    has the records of `batch.players`, in that order. Returns the change of each shard. Raises
+    UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
     records = RecordColumn.joined([stored[shard].column for shard in batch.parts])
     beliefs = decoded(rows.rules, rows.rule_index[first], records)
@@ -131,9 +132,10 @@ def _changes(
     batch: ShardBatch, stored: Mapping[int, StoredShard], fresh: Flags, rows: Rows, header: Table,
     shown: Table, written: BeliefColumn, which: Ints | None = None,
 ) -> dict[int, Change]:  # fmt: skip
-    """The change of each shard. `rows` are the fresh rows of the batch, `header` the belief headers
-    after them, `shown` what was last published before, `written` the new records, one a player.
-    `which` is the index of the player of each row; None if no player has two rows."""
+    """The change of each shard. `rows` are the fresh rows of the batch, and `header` has the belief
+    headers after them. `shown` has the values that were last published before them. `written` has
+    the new records, one for each player. `which` is the index of each row's player; None if no
+    player has two rows."""
     # The range of each shard's fresh rows among all fresh rows.
     ends = accumulate(int(np.count_nonzero(fresh[cut])) for cut in batch.cuts.values())
     cuts = {
@@ -339,7 +341,7 @@ def at_first_rows(shown: Table, which: Ints, nth: Ints) -> Table:
 
 
 def as_published(header: Table, shown: Table) -> Table:
-    """(n,) the headers as published: the SHOWN values replace the previous mu and sigma."""
+    """(n,) the headers as events publish them: SHOWN values replace the previous mu and sigma."""
     if not len(shown):
         return header
     published = header.copy()

@@ -35,7 +35,7 @@ class ShardEvents(NamedTuple):
 
     shard: int
     data: bytes
-    """The key, event id and value of each event in turn, perhaps with other shards' events."""
+    """The key, event id and value of each event in turn. Other shards' events may be in it, too."""
     start: int  # The index in `data` of the first event.
     ends: Ints  # (3n,) the index in `data` after each key, event id and value.
     times: Sequence[RoundTime]
@@ -117,9 +117,9 @@ class Events(Collection[Event]):
 def encode_events(
     rows: Rows, header: Table, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
-    """Encode one event for each row, by shard. `header` (n,) has the belief headers after the rows,
-    and `cuts` the range of each shard's rows. `cause`: the kind of records that are seeds or
-    resets."""
+    """Encode one event for each row. `header` (n,) has the belief headers after the rows, and
+    `cuts` the range of each shard's rows. `cause` is the kind of the records if they are seeds or
+    resets. Returns the events of each shard."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
     rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
     previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
@@ -263,9 +263,9 @@ def _put_id(
 def encode_together(
     rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
-    """Encode all events at once. `numbers` (n, NUMBERS) are the floating-point fields (NaN: none),
-    `counts` (n,) the rounds played, `cuts` the range of each shard's rows. `cause`: see
-    `encode_events`."""
+    """Encode all events at once. `numbers` (n, NUMBERS) has the floating-point fields (NaN for
+    none), `counts` (n,) the numbers of rounds played, and `cuts` the range of each shard's rows.
+    `cause`: as in `encode_events`."""
     times, time = rows.completed_at
     texts = times.texts()
     data, ends = _encoded(rows, numbers, counts, texts, time, cause)

@@ -72,7 +72,8 @@ class RecordCache:
         return self._table.bytes_used
 
     def find(self, openings: Ints, players: PlayerColumn) -> RecordColumn:
-        """(P,) the cached records of these players; (P,) `openings` are those of their shards."""
+        """(P,) the cached records of these players. `openings` (P,) are the numbers of their
+        shards' openings."""
         owners = self._owners(openings, players)
         is_cached, records = self._table.find(owners, players.names, fingerprints_of(players))
         return RecordColumn(records, is_cached)

@@ -32,14 +32,14 @@ from stream_rater.pipeline.same_history import REBUILD
 
 @dataclass(frozen=True, slots=True)
 class QueuedPart:
-    """A part that was read and waits to be applied; empty if its record does not contain one."""
+    """A part that was read and waits to be applied. Empty if the record contains no part."""
 
     offset: int  # The offset of its record.
     checksum: int  # The checksum of its record.
     part: PartView = decoder.NO_ROWS
-    """The part of rounds, if it is one; no player has two rows in it."""
+    """The part, if it is a part of rounds. No player has two rows in it."""
     given: BeliefPart | None = None
-    """The correction part or seed part, if it is one: it is applied in a call of its own."""
+    """The correction part or seed part, if it is one. It is applied in a call of its own."""
 
     def __len__(self) -> int:
         return len(self.part if self.given is None else self.given)
@@ -115,9 +115,9 @@ class Shard:
         return f"{reason}, unless Kafka was restored from an older copy: then {REBUILD}"
 
     def mismatch(self, log_start: int, log_end: int, tail: int | None = None) -> str:
-        """Why the store cannot result from this log of the offsets [log_start, log_end); empty if
-        it can. `tail`: the checksum of its last record before `applied`; None: not there or of no
-        use, as the expected one is unknown."""
+        """Why the store cannot result from this log, which has the offsets [log_start, log_end).
+        Empty if it can. `tail`: the checksum of the log's last record before `applied`; None if the
+        log does not have that record, or if the expected checksum is unknown."""
         if self.position.is_unfinished:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
@@ -135,8 +135,9 @@ class Shard:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing more can be done, after `last_call`: there is a barrier, and all parts
-        before it are applied, or the events of the last call, which it is in, cannot be built."""
+        """Whether nothing more can be done. That is so if there is a barrier, and either all parts
+        before it are applied, or it lies within the last call, whose events then cannot be built
+        again. Valid after `last_call`."""
         return bool(self.barrier) and (self.is_unsettled or not self.queue)
 
     @property
@@ -148,9 +149,9 @@ class Shard:
         self, record: Record, kernel: int = KERNEL_VERSION, part: PartView | None = None
     ) -> None:
         """Queue the part in a record. It will be applied by kernels of version `kernel`. `part` is
-        what `decoder.read_all` found; None if the record must be decoded alone. A record that
-        cannot be read sets `barrier`. Raises NotAPart for a foreign message, once an empty part is
-        queued in its place."""
+        the part that `decoder.read_all` found in the record; None if the record must be decoded
+        alone. A record that cannot be read sets `barrier`. Raises NotAPart for a foreign message,
+        after it has queued an empty part in its place."""
         if self.barrier or record.offset < self.next_offset:
             return
         if record.unreadable:
@@ -209,8 +210,8 @@ class Shard:
         return bool((shards_of(part.players, self.shard_count) == shard).all())
 
     def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
-        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier:
-        an older or empty store cannot catch up from the log before the mark."""
+        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
+        A store that is empty or older cannot catch up from the log before the mark."""
         if record.offset < max(self.applied, self.marks_before):
             self._queue(QueuedPart(record.offset, checksum(record.value)))
         else:
@@ -224,8 +225,8 @@ class Shard:
         self.next_offset = part.offset + 1
 
     def last_call(self) -> list[QueuedPart]:
-        """Step 11: take the parts of the store's last call; none if some are not read yet, or if
-        all events are published."""
+        """Step 11: take the parts of the store's last call once all of them are read. Returns an
+        empty list if some are not read yet, or if all events are published."""
         taken: list[QueuedPart] = []
         if self.is_unsettled and self.next_offset >= self.applied:
             while self.queue and self.queue[0].offset < self.applied:
@@ -258,7 +259,7 @@ class ShardBatch:
         self.ends: dict[int, int] = {}  # The offset after each shard's last part.
         self.tails: dict[int, int] = {}  # The checksum of the record of each shard's last part.
         self.given: BeliefPart | None = None
-        """The correction part or seed part, if this is the batch of one."""
+        """The correction part or seed part, if this batch consists of one."""
         end = 0
         for shard, queued in parts.items():
             start, end = end, end + sum(len(each.part) for each in queued)
@@ -316,8 +317,8 @@ class ShardBatch:
 
 def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> tuple[Ints, Ints]:
     """(D,) the first row of each distinct player, and (n,) the index of each row's player among
-    these. `shard` (n,) is the shard of each row. Rows of one player, and perhaps of others, have
-    the same fingerprint."""
+    these. `shard` (n,) is the shard of each row. Rows of one player have the same fingerprint. Rows
+    of different players may have the same one, too."""
     rows = np.arange(len(players))
     # These fingerprints are plain hashes. TAKEN makes them keys of a PlayerMap, where 0 is free.
     if (PlayerMap().put(fingerprints | TAKEN, rows) == NOTHING).all():
@@ -354,7 +355,8 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
-    """The traced rounds in these batches, by shard, once for each part in it."""
+    """The traced rounds in these batches, by shard. A round with several parts in a shard is listed
+    once for each part."""
     for batch in batches:
         for shard, parts in batch.parts.items():
             for queued in parts:

@@ -95,8 +95,8 @@ class Updater:
         open_shard: Callable[[ports.StoredShard, int, int], Shard] = Shard.from_stored,
     ) -> None:  # fmt: skip
         """`cache_bytes` is the memory of the cached records; 0: none are cached. `kernel` is the
-        version of the kernels that apply parts. `open_shard` makes a Shard from its stored state,
-        its committed offset and the number of shards; mutants pass another one."""
+        version of the kernels that apply parts. `open_shard` makes a Shard when an owned shard is
+        opened; mutants pass another one."""
         self._shard_count = shard_count
         self._observer = observer or Observer()
         self._idle_s = idle_s
@@ -108,8 +108,9 @@ class Updater:
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
         self._unreported: set[int] = set()
-        """Open shards that were not reported as opened yet: one is, once it has read a record that
-        sets no barrier, and not each time that it is tried again and stops at the same record."""
+        """Open shards that were not reported as opened yet. A shard is reported once it has read a
+        record that sets no barrier. A shard that is tried again every REFUSED_S and stops at the
+        same record is not reported."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
@@ -281,8 +282,8 @@ class Updater:
         yield from self._conclude(changes)
 
     def _records(self, batches: Sequence[ShardBatch]) -> ports.Step[dict[int, ports.StoredShard]]:
-        """The records of the players of these batches, by shard: from the cache, or else from the
-        store. Shards that another worker has written to are closed and left out."""
+        """The records of the players of these batches, by shard: from the cache where possible,
+        else from the store. Shards that another worker has written to are closed and left out."""
         cached = [self._cached(batch) for batch in batches]
         to_read = dict[int, PlayerColumn]()
         for batch, known in zip(batches, cached, strict=True):
@@ -335,7 +336,7 @@ class Updater:
     def _compute(
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
-        """Compute a batch's changes. An undecodable belief gets only its own shard refused."""
+        """Compute a batch's changes. If a belief is undecodable, only its shard is refused."""
         if not batch.parts:
             return {}
         compute = compute_changes if batch.given is None else compute_given
@@ -391,7 +392,7 @@ class Updater:
     # --- step 8, when idle ---
 
     def _recheck(self) -> ports.Step[None]:
-        """Close the shards whose position in the store has changed, for example by a rollback."""
+        """Close the shards whose position in the store has changed, as after a rollback."""
         if self._now_s - self._checked_s < RECHECK_S or not self._shards:
             return
         self._checked_s = self._now_s

@@ -63,7 +63,7 @@ from stream_rater.rating.roots import (
 )
 
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
-"""Rows of `lanes` after those of `roots` and `sketch`: the evidence, and the inverse momentum."""
+"""More rows of `lanes`, after those of `roots` and `sketch`: evidence and inverse momentum."""
 BETA, U = USED + 4, USED + 5  # Rows for beta, and for C / beta.
 ROW = USED + 6  # The row for the belief's index in the table.
 ROWS = USED + 7
@@ -112,7 +112,8 @@ def _to_factors(lanes: Floats, n: int) -> None:
 
 @inlined
 def _join_sketch(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Add each performance to up to `most` encoded factors, and merge down to those kept."""
+    """Add each performance to up to `most` encoded factors, and merge down to the number to
+    keep."""
     sketch.make_room(codes, lanes, n, most, U, BETA)
     for i in range(n):
         lanes[NEW_R, i] = lanes[U, i] / lanes[SCALE, i]
@@ -201,7 +202,8 @@ def _load(
     header: Table, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints, block: Ints,
     lanes: Floats,
 ) -> int:  # fmt: skip
-    """Load beliefs rows[block] into lanes. Returns the largest number of factors."""
+    """Load beliefs rows[block], without their factors, into lanes. Returns the largest number of
+    factors."""
     most = 0
     for i in range(filled(len(block))):
         j = block[i] if i < len(block) else block[0]  # surplus lane: a copy, never stored
@@ -231,7 +233,8 @@ def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> Non
 
 @giving
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
-    """Indices into `rows`, by the number of factors, so that those of a block are similar."""
+    """Indices into `rows`, in order of the number of factors, so that the beliefs of a block have
+    similar numbers of factors."""
     most, counts = 0, np.empty(len(rows), np.int64)
     for j in range(len(rows)):
         counts[j] = header[rows[j]].count

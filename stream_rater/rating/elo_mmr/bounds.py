@@ -195,7 +195,8 @@ def _guess_all(
 
 @inlined
 def _step_all(ends: Floats, end: int, odds: int, sums: int) -> None:
-    """Take Halley's step from the sums in four rows from `sums` on, unless it is too long."""
+    """Take Halley's step from the sums in four rows from `sums` on, unless it is too long to be
+    trusted."""
     for i in range(ends.shape[1]):
         f, f1, f2 = excess(
             ends[sums, i], ends[sums + 1, i], ends[sums + 2, i], ends[sums + 3, i], ends[odds, i]

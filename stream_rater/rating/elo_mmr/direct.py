@@ -23,7 +23,8 @@ TOLERANCE = 1e-4
 error is of the order of its cube."""
 
 FLAT, NOISE = 1e-6, 1e-9
-"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat for its zero."""
+"""Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its
+zero."""
 
 
 @kernel

@@ -73,7 +73,8 @@ round."""
 UNFINISHED = 1e-3  # The tolerance for entries that did not finish, whose f is less straight.
 
 OWN = 1500
-"""In smaller rounds, a first step adds each entry's own terms to the guess, where L is known."""
+"""In rounds smaller than this, a first step adds each entry's own terms to the guess. It is cheap,
+because L is known there."""
 
 PASSES = 4  # The most steps that entries take together. An entry that needs more continues alone.
 
@@ -145,7 +146,8 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
 
 @inlined
 def _follow_from_odds(total: float, h: float, lanes: Floats, n: int) -> None:
-    """Compute P, Q and P's derivatives at each guessed X, as if L were straight: P/Q is 1/ODDS."""
+    """Compute P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were
+    straight."""
     for i in range(n):
         odds, rise = lanes[ODDS + i], 1.0 / (h * lanes[P1 + i])
         s = 1.0 / (1.0 + odds)

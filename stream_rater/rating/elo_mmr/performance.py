@@ -45,7 +45,8 @@ with which it carries no information."""
 
 @kernel
 def performances(place: Places, mu: Floats, u: Floats, tie: float) -> Floats:
-    """(n,) the performance of each entry of one round, in order of place, unfinished ones last."""
+    """(n,) the performance of each entry of one round. Entries are in order of place, unfinished
+    ones last."""
     return solve_rounds(np.array([0, len(mu)]), place, mu, u, tie)
 
 
@@ -141,7 +142,8 @@ def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tupl
 def credit_members(
     performance: float, initial_mu: float, share: Floats, mu: Floats, prior: Floats, out: Floats
 ) -> None:
-    """Write each member's evidence: the team's performance minus the others' ratings (3.3)."""
+    """Write each member's evidence: the team's performance minus the other members' ratings
+    (section 3.3)."""
     team_mu, _ = team(initial_mu, share, mu, prior)
     spread = np.sum(share * share * (prior + out[:, 1]))
     for i in range(len(mu)):
@@ -169,7 +171,8 @@ def _prior(sigma: Floats, out: Floats) -> Floats:
 
 @kernel
 def _find_entries(wave: Wave, initial_mu: float, out: Floats, entry_mu: Floats, u: Floats) -> None:
-    """Write each entry's rating and u = C/delta, from its players' beta^2 and gamma^2 in `out`."""
+    """Write each entry's rating and u = C/delta, from its players and their beta^2 and gamma^2 in
+    `out`."""
     share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(entry_mu)):
         i, j = wave.entry_starts[e], wave.entry_starts[e + 1]
@@ -272,7 +275,7 @@ def _just_below(x: float) -> float:
 
 @inlined
 def falls(place: Places, found: Floats, first: int, end: int) -> bool:
-    """Whether entries [first, end) are ordered as `let_fall` orders them, and none is NaN."""
+    """Whether entries [first, end) have the order that `let_fall` enforces, and none is NaN."""
     wrong = 0 if found[first] == found[first] else 1
     for i in range(first + 1, end):
         limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])

@@ -50,7 +50,7 @@ PART = FREE + 10
 """The row for the number by which relative weights are multiplied when the scale grows."""
 ROWS = FREE + 11
 
-NONE = 1e9  # A place after all factors.
+NONE = 1e9  # Stands for a place after all factors.
 
 WEIGHTLESS = 1e-300  # Prevents 0 / 0 in the cost of merging two factors that decayed to nothing.
 
@@ -157,7 +157,8 @@ def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _take(codes: Codes, lanes: Floats, n: int) -> None:
-    """Load the pair of each belief into its lane; any pair, if there is nothing to merge."""
+    """Load the pair of each belief into its lane. A lane that has nothing to merge loads any
+    pair."""
     for i in range(n):
         k = int(lanes[PLACE, i]) if lanes[PLACE, i] < NONE else 0
         slope = steepest(lanes[NARROWEST, i])
@@ -222,7 +223,7 @@ def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def read(codes: Codes, terms: Floats, lanes: Floats, n: int, most: int) -> None:
-    """Decode up to `most` factors of each belief, with FILL after them for `find_modes`."""
+    """Decode up to `most` factors of each belief. FILL follows them, as `find_modes` needs it."""
     for i in range(n):
         lanes[A2, i] = steepest(lanes[NARROWEST, i])
     for k in range(most):

@@ -44,7 +44,8 @@ small fraction of its fourth power, because f is nearly straight."""
 PASSES = 8
 
 MU, U, PLACE, ODDS, X, STEP = range(6)
-"""Planes: an entry's data, odds (B + c T) / (W + c T), performance and last step."""
+"""Planes: the data of an entry, its odds (B + c T) / (W + c T), its performance and the last
+step."""
 PLANES = 6
 COUNT, W, WD, WDD = range(5, 9)
 """Planes that only the first step has, in the place of STEP. They describe an entry and those tied
@@ -94,7 +95,7 @@ def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: boo
 def _sum_singly(
     planes: Singles, rows: Singles, i: int, size: int, tie: np.float32, alone: bool
 ) -> None:
-    """Do the same as `_sum` in single precision, which fits twice as many lanes in a vector."""
+    """Do the same as `_sum`, in single precision, in which a vector has twice as many lanes."""
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = ZERO
     for j in range(size):

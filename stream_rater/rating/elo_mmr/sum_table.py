@@ -59,7 +59,8 @@ def _begin(e: Floats, distance: float, step: float) -> None:
 
 @inlined
 def _extend(e: Floats, factor: float) -> None:
-    """Fill e beyond the first VECTOR nodes: each value is `factor` times that VECTOR before."""
+    """Fill e beyond the first VECTOR nodes. Each value is `factor` times the value VECTOR nodes
+    before."""
     for k in range(len(e) - VECTOR):
         e[k + VECTOR] = e[k] * factor
 
@@ -163,7 +164,7 @@ def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Float
 def _sum_widely(
     mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats
 ) -> None:  # fmt: skip
-    """Compute the sums of `_sum` over a range so wide that most terms are saturated."""
+    """Compute the sums of `_sum` over so wide a range that most terms are saturated."""
     sums = scratch[: 5 * nodes].reshape((5, nodes))
     won, lost = scratch[5 * nodes : 6 * nodes + 1], scratch[6 * nodes + 1 : 7 * nodes + 2]
     e = scratch[7 * nodes + 2 : 8 * nodes + 2 + VECTOR]
@@ -189,7 +190,8 @@ def _sum_widely(
 
 @inlined
 def _differentiate(sums: Floats, h: float, f: Floats) -> None:
-    """Compute L's first four Taylor coefficients in units of h, into f (4, nodes)."""
+    """Compute L's Taylor coefficients, up to the third, in units of h at each node, into f (4,
+    nodes)."""
     for k in range(sums.shape[1]):
         p, q = sums[0, k], sums[1, k]
         p1, p2, p3 = h * sums[2, k], h * h * sums[3, k], h * h * h * sums[4, k]

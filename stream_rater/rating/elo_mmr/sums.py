@@ -31,7 +31,8 @@ from stream_rater.rating.elementary import exp, log, quick_exp, quick_log, whole
 from stream_rater.rating.model import Places
 
 BLOCK = 128
-"""The number of entries solved together: enough for any vector; most blocks need one step."""
+"""The number of entries that are solved together: enough for any vector. Most blocks need one
+step."""
 
 X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E, TABLE = range(0, 15 * BLOCK, BLOCK)
 """The offset of each row. The rows are: a performance; the sums P and Q there, and P's two

@@ -51,8 +51,9 @@ PAIRS, EXPONENTIAL, GAUSSIAN, CHOICES = 0, 1, 2, 3
 model. CHOICES is the exponential one in the usual orientation."""
 
 MOST_RATING = 3.4028234663852886e38
-"""No rating is beyond this on either side: it is the largest float32, which a record holds."""
-LARGEST = 1.7e308  # The largest learning rate times round weight, as a float64 holds it.
+"""No rating is above this or below its negative: it is the largest float32, which a record
+holds."""
+LARGEST = 1.7e308  # The largest product of learning rate and round weight that is used.
 
 LIKELIHOODS = {
     "pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN, "choices": CHOICES,
@@ -73,7 +74,8 @@ INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)
 
 @kernel
 def _pull(difference: float) -> float:
-    """The derivative of ln P(win) by the winner's rating minus the loser's (Gaussian)."""
+    """The derivative of ln P(win) in the Gaussian model by `difference`, the winner's rating minus
+    the loser's."""
     return INVERSE_SQRT_2 * hazard(-INVERSE_SQRT_2 * difference)
 
 
@@ -151,7 +153,8 @@ def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats)
 
 @kernel
 def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> None:
-    """Give tied entries of equal rating, neighbours in `order`, the mean of their gradients."""
+    """Give tied entries of equal rating, which are neighbours in `order`, the mean of their
+    gradients."""
     first = 0
     while first < ranked:
         end, total = first, 0.0
@@ -188,7 +191,8 @@ def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) 
 def gradient(
     place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
 ) -> Floats:
-    """(n,) d ln P / dx of a round, in order of place; `anchor` is NaN if there is none."""
+    """(n,) d ln P / dx of a round, whose entries are in order of place. `anchor`: NaN if there is
+    none."""
     n = len(x)
     lo, hi = tie_bounds(place)
     ranked = count_ranked(place)
@@ -226,7 +230,7 @@ class Climb(NamedTuple):
 
     knots: Floats
     rates: Floats
-    """The learning rate at each of `knots`; it is linear between them and constant outside."""
+    """The learning rate at each rating of `knots`; it is linear between them, constant outside."""
     scale: float  # The number of points per unit of x.
     initial_mu: float
     anchor: float  # The rating of the dummy player who is tied for last; NaN if there is none.

@@ -58,7 +58,7 @@ class Pair(NamedTuple):
 
     weight: float
     """The pair's prior probability times its likelihood, up to a factor that all pairs share."""
-    lift: float  # lambda.
+    lift: float  # The factor lambda.
     t: float  # From 0 to 1.
 
 
@@ -128,7 +128,7 @@ def _nearest(y_00: float, y_01: float, y_10: float, y_11: float, tied: bool) -> 
 
 
 class KindOfDay(NamedTuple):
-    """The evidence about D on one kind of day of a side, whatever that of the other."""
+    """The evidence about D on one kind of day of a side, whatever kind the other side has."""
 
     weight: float
     lift: float

@@ -158,7 +158,8 @@ FEW = 8
 wasted work."""
 
 FIRST = 0.85
-"""The search for the best performance begins at this part of the expected best of n normal ones."""
+"""The search for the best performance starts at this fraction of the expected best of n normal
+ones."""
 
 
 @inlined

@@ -60,7 +60,8 @@ STAND_STILL = 1e-12
 
 @kernel
 def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> tuple[float, float]:
-    """ln(losses) - ln(wins) of player i at x, and its slope. The tied [lo, hi] count half."""
+    """ln(losses) - ln(wins) of player i at x, and its slope. The tied entries [lo, hi] count
+    half."""
     lost = won = slope_lost = slope_won = 0.0
     for j in range(len(mu)):
         e = exp((mu[j] - x) * u[j])
@@ -108,7 +109,8 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
 
 @kernel
 def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool) -> Evidence:
-    """Evidence (P, 3): performance, and delta^2 and eta^2 adjusted to the round's weight."""
+    """Evidence (P, 3): performance, delta^2 and eta^2. The latter two are adjusted to the round's
+    weight."""
     round_starts, entry_starts, place = wave.round_starts, wave.entry_starts, wave.place
     share, mu, sigma = wave.share, wave.mu, wave.sigma
     out = np.empty((len(mu), 3))
@@ -146,7 +148,7 @@ def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool
 
 @kernel
 def merge_widest(belief: Any, terms: Floats, count: int) -> int:
-    """Move the widest of `count` factors into the Gaussian. Returns the new count."""
+    """Move the widest of `count` factors into the belief's Gaussian. Returns the new count."""
     widest = 0
     for k in range(1, count):
         if terms[k, 1] < terms[widest, 1]:
@@ -165,7 +167,7 @@ def merge_widest(belief: Any, terms: Floats, count: int) -> int:
 
 @kernel
 def _join(belief: Any, terms: Floats, count: int, performance: float, a: float, kept: int) -> int:
-    """Add a performance to `count` factors, and keep `kept` (0: all). Returns the new count."""
+    """Add a performance to `count` factors. At most `kept` stay (0: all). Returns the new count."""
     while kept > 0 and count >= kept:
         count = merge_widest(belief, terms, count)
     if count == 0:
@@ -238,7 +240,8 @@ def _mode(belief: Any, terms: Floats) -> float:
 
 @kernel
 def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
-    """Widen, add the evidence and find the new modes, in place; as `belief.update`."""
+    """Widen the beliefs, add the evidence and find the new modes, in place. The arguments are those
+    of `belief.update`."""
     terms = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
         belief = header[rows[i]]

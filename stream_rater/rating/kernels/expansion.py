@@ -41,7 +41,8 @@ AIM = 0.06  # The width of a new cell aims at this fraction of the tolerance.
 NARROWER, WIDER = 0.5, 1.25  # The least and the largest change of the width from cell to cell.
 
 TRIES = 100
-"""The most cells tried for one group (more than three are rare). The last one is accepted."""
+"""The most cells that are tried for one group. The last one is accepted. More than three are
+rare."""
 
 PLACED = 0.8
 """The position in a new cell at which the root should lie. It is near the upper end, because the

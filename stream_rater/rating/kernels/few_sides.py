@@ -52,7 +52,8 @@ X, WORSE, AFTER, BETTER, SUMS = range(5)
 product of F over the worse sides, in two rows that take turns; the product of 1 - F over the better
 sides, and before that the products of a tied group; the sums of a side, in six rows."""
 USUAL, BAD, ABOVE, DENSITY = range(4)
-"""A side's densities on a usual and on a bad day, times the products so far; 1 - F; its density."""
+"""The rows of a side: the densities on a usual and on a bad day, times the products so far; 1 - F;
+and the whole density."""
 OF_SIDE = 4
 
 

@@ -77,7 +77,8 @@ def _pushes(
     own_mu: float, own_variance: float, lo: int, hi: int, mu: Floats, variance: Floats,
     pushes: Floats,
 ) -> None:  # fmt: skip
-    """Compute each opponent's contribution, in a loop so simple that several run at once."""
+    """Compute each opponent's contribution. The loop is simple, so that a processor can run it for
+    several opponents at once."""
     for j in range(len(mu)):
         c = np.sqrt(own_variance + variance[j])
         p = 1.0 / (1.0 + exp((mu[j] - own_mu) * C / c))
@@ -184,7 +185,8 @@ def glicko(solo: SoloRound, beta: float, drift: float) -> Floats:
 def _chances(
     own_mu: float, own_sigma: float, mu: Floats, sigma: Floats, root: float, chance: Floats
 ) -> None:
-    """Compute the probability that each opponent is better, in a loop as in `_pushes`."""
+    """Compute the probability that each opponent is better. The loop is simple, so that a processor
+    can run it for several opponents at once."""
     for j in range(len(mu)):
         spread = np.sqrt(own_sigma * own_sigma + sigma[j] * sigma[j])
         chance[j] = chance_below(root * (mu[j] - own_mu) / spread)

@@ -43,7 +43,8 @@ are computed again when they are needed."""
 
 
 class Grid(NamedTuple):
-    """The grid of performances that are searched, as distances from the initial rating."""
+    """The grid on which performances are searched. Positions are distances from the initial
+    rating."""
 
     low: float  # The position of the first column.
     column: float  # The distance between two columns.
@@ -100,7 +101,8 @@ def _add_tied(grid: Grid, side: "SideOnGrid", sign: float, sums: Floats) -> None
 
 @giving
 def _between(points: int) -> Floats:
-    """(points, 6) Lagrange's weights of six columns, at each point from the third column on."""
+    """(points, 6) the weights of six columns by Lagrange, at each point from the third column
+    on."""
     weights = np.empty((points, 6))
     for k in range(points):
         t = k / points
@@ -146,7 +148,8 @@ def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: SideOnGrid)
 
 @inlined
 def _said(grid: Grid, p: int, sums: Floats, weights: Floats) -> float:
-    """The other sides' sum of ln F and ln (1 - F) at point p, interpolated between columns."""
+    """The sum of the other sides' ln F and ln (1 - F) at point p. It is interpolated from `sums`,
+    the values at the columns."""
     c, k = p // grid.points, p % grid.points
     if k == 0:
         return float(sums[c])
@@ -181,7 +184,8 @@ def _moments(
     grid: Grid, sums: Floats, weights: Floats, side: SideOnGrid, m: float, v: float, b2: float,
     ceiling: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """The mean of P, limited to the ceiling on either day; the mean and the variance of S."""
+    """The mean of P, and the mean and the variance of S. On days of either kind, the mean of P is
+    limited to the ceiling."""
     top = _summit(grid, sums, weights, side)
     x_top, point = grid.low + top * (grid.column / grid.points), grid.column / grid.points
     most = _height(grid, top, sums, weights, side)

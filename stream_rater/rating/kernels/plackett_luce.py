@@ -92,7 +92,8 @@ def _peak(log_c: Floats) -> float:
 
 @kernel
 def unobserved(log_c: Floats, pull: Floats) -> float:
-    """ln P for the last entries' c_j (m,); writes -d ln P / d x_j, in (0, 1), into `pull` (m,)."""
+    """ln P for the c_j (m,) of the last entries; writes -d ln P / d x_j, each in (0, 1), into
+    `pull` (m,)."""
     m = len(log_c)
     if m == 1:
         pull[0] = 1.0 / (1.0 + exp(log_c[0]))

@@ -34,9 +34,11 @@ from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
 REACH = 8.0  # The grid extends this far beyond the lowest and the highest rating.
 NODE, WIDTHS = 0.2, 4.0
-"""Nodes are the smaller of NODE and WIDTHS / sqrt(n) apart: gradients are right to 1e-7."""
+"""The distance between nodes is the smaller of NODE and WIDTHS / sqrt(n). Gradients are then right
+to 1e-7."""
 MAX_CELLS = 8192
-"""The most cells: ratings that are thousands apart have nodes farther apart instead."""
+"""The most cells. If ratings are thousands apart, this limit makes the nodes farther apart
+instead."""
 STEEP = 40.0  # Contributions below e^-40 of the largest are left out.
 PANEL = 8.0  # The integrand changes by at most e^PANEL in a panel of ten Gaussian nodes.
 MAX_PANELS = 16
@@ -147,7 +149,8 @@ def _step(a: float, h: float, x: float, below: Floats, into: Floats) -> None:
 
 @kernel
 def _last(a: float, h: float, x: Floats, into: Floats) -> None:
-    """Compute F above the last entries: ln prod Phi(t - x_j), its slope and its curvature."""
+    """Compute F above the last entries at the nodes: ln prod Phi(t - x_j), its slope and its
+    curvature."""
     into[:] = 0.0
     for i in range(len(into)):
         for j in range(len(x)):
@@ -250,7 +253,8 @@ def gradient(x: Floats, ranked: int, g: Floats) -> float:
 
 @kernel
 def _by_grid(x: Floats, end: int, g: Floats) -> float:
-    """ln P(order) and its gradient, on the grid; the order from `end` on is not observed."""
+    """ln P(order) and its gradient, by integration on the grid. The order of entries from `end` on
+    is not observed."""
     n = len(x)
     a, b = np.min(x) - REACH, np.max(x) + REACH
     h = min(NODE, WIDTHS / np.sqrt(float(n)))

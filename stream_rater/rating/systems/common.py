@@ -93,7 +93,7 @@ class Chances(NamedTuple):
     newcomers' weights and drift by time.
     """
 
-    sigmas: float  # The factor of each entry's sigma^2.
+    sigmas: float  # The factor by which each entry's sigma^2 counts.
     noise: float  # The variance of each entry that does not depend on its sigma, in points^2.
 
     def times(self, variance_factor: float) -> "Chances":
@@ -124,7 +124,7 @@ class Dimension:
     """`square`: points at equal distances have equal distances in the square root of the value
     above `low`. It suits a variance that may be 0."""
     points: int = 0
-    """The unit, as a power of rating points: 0 is without unit, 2 is points squared."""
+    """The unit, as a power of rating points: 0 means no unit, 2 means points squared."""
     parameter: str = ""
     """The parameter that the dimension determines, if it has another name than the dimension."""
 
@@ -138,7 +138,8 @@ class Dimension:
 
 
 def fraction_of(dimension: Dimension, value: float) -> float:
-    """The fraction of the range, 0 to 1, of a value: the inverse of `Dimension.at`."""
+    """The fraction of the range, 0 to 1, that corresponds to a value. It is the inverse of
+    `Dimension.at`."""
     if value <= dimension.low:
         return 0.0
     low, high = 0.0, 1.0
@@ -187,7 +188,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
     sampled: ClassVar[dict[str, Any]] = {}
-    """The parameters of `sample`, as far as they have no default."""
+    """The arguments of `sample` for the parameters that have no default."""
     replaced: ClassVar[tuple[str, ...]] = ()
     """Parameters that are another form of what `space` varies. They are None in a tuned system."""
     newer: ClassVar[tuple[str, ...]] = NEWER
@@ -222,7 +223,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @classmethod
     def sample(cls) -> Self:
-        """A configuration, for the check that all machines compute the same bits."""
+        """A configuration that is used to check that all machines compute the same bits."""
         return cls(**cls.sampled)
 
     @property

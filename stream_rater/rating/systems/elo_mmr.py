@@ -68,13 +68,13 @@ def evolving_space(*more: Dimension) -> tuple[Dimension, ...]:
 
 
 class Limited(Common, frozen=True, kw_only=True):
-    """The systems in which uncertainty approaches a limit after many rounds."""
+    """The systems whose uncertainty approaches a limit after many rounds."""
 
     follows_ties: ClassVar[bool] = True
 
     @property
     def limits(self) -> tuple[float, float]:
-        """(weight_limit, sigma_limit)."""
+        """The limits (weight_limit, sigma_limit)."""
         raise NotImplementedError
 
     @property

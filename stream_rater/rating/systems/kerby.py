@@ -47,11 +47,13 @@ class Likelihood(NamedTuple):
 
 
 Rates = tuple[tuple[Finite, NotNegative], ...]
-"""[[rating, rate], ...]: a learning rate, linear between these ratings and constant outside."""
+"""[[rating, rate], ...]: a learning rate that is linear between these ratings and constant
+outside."""
 
 FIRST_RATING = 1500.0
 UNIT = 400.0 / math.log(10.0)
-"""The points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this."""
+"""The number of points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this
+value."""
 
 KERBYS = (
     Dimension("initial_mu", 1000.0, 2000.0, FIRST_RATING, "linear", points=1),
