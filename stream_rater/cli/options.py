@@ -89,7 +89,7 @@ def _gathered(
 
 
 def only_with(option: str, others: Mapping[str, object]) -> None:
-    """Raise BadConfiguration if one of `others` is given, which need the absent `option`."""
+    """Raise BadConfiguration if one of `others` is given: they need `option`, which is absent."""
     for name, value in others.items():
         if value is not None:
             raise errors.BadConfiguration(f"{name} is for {option}: add it, or leave {name} out")

@@ -55,7 +55,7 @@ class Head(msgspec.Struct):
 
     format: int
     log: str  # The id of the log from which the index was made.
-    boot: str  # The id of the present boot of the machine; empty if it has none.
+    boot: str  # The id of the machine's boot when this was written; empty if unknown.
     device: int
     inode: int  # The environment's file: its device and inode.
     size: int  # Its size in bytes, which never falls.

@@ -53,7 +53,7 @@ class RatedRounds:
 
     def __init__(self, path: Path | str, table: "Table | None") -> None:
         self.path = path  # The name that messages show.
-        self.lines = 0 if table is None else len(table)  # It is known once all were read.
+        self.lines = 0 if table is None else len(table)  # 0 until all lines were read.
         self.table = table  # The table of the rounds, while it is rated for the first time.
 
     def __getstate__(self) -> dict[str, Any]:

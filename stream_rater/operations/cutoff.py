@@ -218,7 +218,7 @@ class Cutoff:
             self._published.add(self.players.rows(players)[chosen], offsets[chosen])
 
     def check(self) -> None:
-        """Check the ignored parts, once all parts are noted. Raises Misplaced if an ignored part
+        """Check the ignored parts, once all parts are recorded. Raises Misplaced if an ignored part
         belongs to a committed round, and no other part of its player shows that this round is
         applied or pending."""
         for players, offsets in self._ignored:

@@ -59,7 +59,7 @@ def rebuild(
 
 
 def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
-    """Unless `replace`, raise BadConfiguration if there are ratings, or for other ladders."""
+    """Unless `replace`, raise BadConfiguration for ratings, or for another ladders file."""
     if replace:
         return
     if ratings := place.ratings():

@@ -36,7 +36,7 @@ from stream_rater.rating.seats import MOST_CHARACTERS, NO_SEAT, SeatCodes
 from stream_rater.rounds.batch import BAD_SEAT, NO_SCORES, NO_SEATS, RoundBatch, reported_batch
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')  # The fewest bytes that an entry takes.
-BYTES_PER_PLAYER = 8  # Room for one player in so many bytes; else msgspec decodes.
+BYTES_PER_PLAYER = 8  # Room for one player per so many bytes. With more players, msgspec decodes.
 RANK_DIGITS = 10
 SHARE_DIGITS = SCORE_DIGITS = 15
 """The most decimals of a share, and the most digits of a score. With these either is a quotient of

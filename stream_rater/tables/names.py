@@ -63,7 +63,7 @@ NUMBERED: Final = (
 OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
 """The words that may follow a side's name in the name of its players' column."""
 SCORES: Final = ("score", "goals", "points", "pts")
-PLACES: Final = ("place", "placement", "finish")  # `rank` is often the rank before the match.
+PLACES: Final = ("place", "placement", "finish")  # Not `rank`, often that before the match.
 SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
 """The short names of goals in tables of football matches."""
 MOST_SIDES: Final = 100

@@ -270,8 +270,7 @@ class Input:
                 self.consumer.seek(each)
 
     def _rejoin_at_once(self) -> None:
-        """Let librdkafka rejoin at once, by a metadata response: it tries once a second by
-        itself."""
+        """Let librdkafka rejoin at once, by a metadata response: alone it tries once a second."""
         self._may_rejoin = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)

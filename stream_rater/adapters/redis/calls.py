@@ -104,7 +104,7 @@ def is_refused(error: Exception) -> bool:
 
 
 def _is_denied(error: Any, *commands: str) -> bool:
-    """Whether an error means: unknown command, or the user may not run one of these."""
+    """Whether an error says that a command is unknown, or that one of these is denied."""
     text = str(error).lower()
     if isinstance(error, NoPermissionError):
         return any(each in text for each in commands)

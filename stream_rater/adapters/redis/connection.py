@@ -142,7 +142,7 @@ class RedisConnection:
             raise redis.ConnectionError(why) from error
 
     def replies(self, count: int) -> Iterator[Any]:
-        """Yield the next `count` replies. Raises one that is an error, no error within a reply."""
+        """Yield the next `count` replies. Raises an error reply, not an error within a reply."""
         for _ in range(count):
             reply = self.answer()
             if isinstance(reply, Exception):

@@ -86,7 +86,7 @@ class Database:
         return cls.open_existing(path)
 
     def close(self) -> None:
-        """Roll back, move the write-ahead log into the file, release the lock. Twice is allowed."""
+        """Roll back, move the write-ahead log into the file, release the lock. May be repeated."""
         if self._hold.text.closed:
             return
         with ExitStack() as reader:

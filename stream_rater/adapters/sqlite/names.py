@@ -97,7 +97,7 @@ def check_name(path: Path) -> None:
 
 
 def has_ours(connection: sqlite3.Connection, path: Path, table: str) -> bool:
-    """Whether a file beside a data file has our table. Unusable: another program's file."""
+    """Whether a file beside a data file has our table. Raises Unusable for a foreign file."""
     found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if found and (table,) not in found:
         raise Unusable(OF_ANOTHER.format(path=path))

@@ -48,7 +48,7 @@ class BeliefQuestions:
         self._ladders, self._index, self._connect = ladders, index, connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
-        self._unknown_until_s = 0.0  # Until then, the started seasons count as unknown.
+        self._unknown_until_s = 0.0  # Until when the started seasons count as unknown.
 
     async def what_if(self, ladder: str, question: bodies.WhatIfQuestion) -> bodies.WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
