@@ -1,4 +1,5 @@
-"""Kafka's clients: their options, their errors as the machines' exceptions, and waits for them."""
+"""Makes Kafka's clients with their options, translates their errors to the exceptions that the
+state machines handle, and waits for their calls."""
 
 import logging
 import threading
@@ -18,7 +19,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
 CLIENT_LOGGER = logging.getLogger("stream_rater.librdkafka")
-"""The logger of librdkafka, which prints nothing: important failures return as errors."""
+"""The logger of librdkafka. It prints nothing: important failures return as errors."""
 CLIENT_LOGGER.addHandler(logging.NullHandler())
 CLIENT_LOGGER.propagate = False
 
@@ -34,7 +35,7 @@ DENIALS = UNAUTHENTICATED | {
 """Errors that a retry does not cure, unless they are of UNAUTHENTICATED."""
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
-"""Errors after which the group still knows this member; otherwise it is `UNKNOWN_MEMBER_ID`."""
+"""Errors to a member that the group still knows; an unknown one gets `UNKNOWN_MEMBER_ID`."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""
 
@@ -77,7 +78,7 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
 
 
 def code_of(error: BaseException | None) -> int | None:
-    """The code of a client's exception; None of any other one."""
+    """The code of an exception of the client; None for any other exception."""
     code: int | None = error.args[0].code() if isinstance(error, KafkaException) else None
     return code
 
@@ -248,11 +249,11 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
 
 
 # --- waits in slices ------------------------------------------------------------------------------
-# A worker that is asked to stop does not wait much longer.
+# A worker that is asked to stop does not wait for the whole time-out, but for STOP_GRACE_S.
 
-SLICE_S = 0.25  # The length of a slice: so soon a wait notices that the worker is asked to stop.
+SLICE_S = 0.25  # The length of a slice. A wait notices a request to stop after each slice.
 STOP_GRACE_S = 3.0  # The longest time that a wait continues after the worker is asked to stop.
-ABANDON_S = 10.0  # How long a call may take beyond its time-out, until it counts as hanging.
+ABANDON_S = 10.0  # How far a call may exceed its time-out before it counts as hanging.
 
 
 def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:

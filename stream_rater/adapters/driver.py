@@ -27,7 +27,7 @@ class Stopping(Exception):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that was begun while Redis applied, before its Publish; or none."""
+    """A transaction that was begun before its Publish, while Redis applied; or none."""
 
     events: Collection[ports.Event] | None = None
     took_s: float = 0.0

@@ -1,11 +1,11 @@
-"""A driver that performs a machine's effects on a log and a store of its own process, and what it
-needs of them.
+"""A driver that performs a machine's effects on a log and a store of its own process, and the
+interfaces of that log and store.
 
-The log and the store are those in memory (`memory`), for the simulator, the unit tests and `demo
---embedded`, or those in a file (`sqlite`). The driver keeps the guarantees of Kafka and Redis that
-the protocol relies on, and no others. The contract tests hold all drivers to the same guarantees.
-An effect is a generator that pauses after each atomic step, so that a simulator can run other
-workers in between, or end the worker there.
+They are those in memory (`memory`), for the simulator, the unit tests and `demo --embedded`, or
+those in a file (`sqlite`). The driver keeps the guarantees of Kafka and Redis that the protocol
+relies on, and no others. The contract tests hold all drivers to the same guarantees. An effect is a
+generator that pauses after each atomic step, so that a simulator can run other workers in between,
+or end the worker there.
 
 The consumer groups and the transactions that have not ended are in memory. They do not outlive the
 process, and neither do the members.
@@ -114,7 +114,7 @@ class LocalLog(ABC):
         """Write the messages and offsets of a transaction, all or none."""
 
     def performing(self, effect: ports.Effect[Any]) -> AbstractContextManager[None]:
-        """The block in which an effect is performed without a pause."""
+        """A context manager for the time in which an effect is performed without a pause."""
         return nullcontext()
 
     def new_producer(self) -> int:

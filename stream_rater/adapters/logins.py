@@ -49,7 +49,7 @@ class Login:
         clock: Callable[[], float] = time.monotonic,
         soon: Callable[[Callable[[], object]], object] = in_a_thread,
     ) -> None:  # fmt: skip
-        """`file`: that of the password; empty if a token is shown. `soon` calls what it gets."""
+        """`file`: the password's file; empty if a token is shown. `soon` calls what it is given."""
         self._username, self._password, self._file = username, password, file
         self._present = ChangingCredentials(Credentials(username, password), password_file=file)
         self._clock, self._soon = clock, soon
@@ -61,7 +61,7 @@ class Login:
         self._changed_s = -math.inf  # When the password last changed.
 
     def adopt(self, client: Any, password: str) -> None:
-        """Let a new client, made with this password, show the present one and all later ones."""
+        """Let a new client, made with this password, use the present one and all later ones."""
         client.login = self
         with self._lock:
             self._clients.add(client)
@@ -70,7 +70,7 @@ class Login:
             self._hand_out(client)
 
     def after_refusal(self) -> str:
-        """What is done after a refusal, in words; empty if it is useless to try again."""
+        """What is done after Kafka refused the login, in words; empty if a retry is useless."""
         now_s = self._clock()
         with self._lock:
             changed = self._read_again()
@@ -95,7 +95,7 @@ class Login:
         return f"{what}: this goes on for at most {PATIENCE_S:.0f} s"
 
     def _read_again(self) -> bool:
-        """Read the file again. Returns whether all clients must have another password."""
+        """Read the file again. Returns whether all clients must get another password."""
         if not self._file:
             return False
         before = self._password
@@ -135,7 +135,7 @@ def login_of(settings: Settings) -> Login | None:
 
 
 def after_refusal() -> str:
-    """As `Login.after_refusal`, if a Kafka has refused any login of this process."""
+    """The same as `Login.after_refusal`, if a Kafka has refused any login of this process."""
     with _lock:
         logins = tuple(_logins.values())
     return next(filter(None, [each.after_refusal() for each in logins]), "")

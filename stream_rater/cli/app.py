@@ -16,7 +16,7 @@ from stream_rater.cli.seed import reset, seed
 from stream_rater.columns import compiling
 
 READER_ENDED = 128 + signal.SIGPIPE
-"""The exit code if the output's reader, such as `head`, has ended: as of SIGPIPE in shells."""
+"""The exit code if the output's reader, such as `head`, has ended. Shells use it for SIGPIPE."""
 
 
 def _end_quietly() -> NoReturn:

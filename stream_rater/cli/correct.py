@@ -54,7 +54,8 @@ _SENDING = (
 
 
 def _sending(build: Build) -> Callable[..., None]:
-    """A command that sends the corrections of `build`, or shows their effect, with all options."""
+    """A command that sends the corrections that `build` returns, or shows their effect. It has the
+    options that all these commands share."""
 
     @options.one_line_errors
     @wraps(build)

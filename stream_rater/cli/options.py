@@ -1,4 +1,4 @@
-"""Code that several commands share: types of arguments, options, errors in one line, tables."""
+"""Code that several commands share: types of arguments, options, one-line errors, and tables."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +37,8 @@ Command = Callable[..., Any]
 
 
 def one_line_errors(command: Command) -> Command:
-    """Let an error be one line on standard error. The exit code is 2 for BadConfiguration, and 1
-    for Failed or a missing package of an extra."""
+    """Wrap a command so that an error is one line on standard error. The exit code is 2 for
+    BadConfiguration, and 1 for Failed or a missing package of an extra."""
 
     def end(text: object, code: int) -> None:
         click.echo(f"stream-rater: {text}", err=True)
@@ -71,7 +71,8 @@ def with_options(command: Command, options: Iterable[Callable[[Command], Command
 def _gathered(
     name: str, make: Callable[..., object], *options: Callable[[Command], Command]
 ) -> Callable[[Command], Command]:
-    """What adds options to a command, which gets as `name` what `make` makes of their values."""
+    """A decorator that adds options to a command. The command gets, as the argument `name`, the
+    result of `make` for their values."""
     added: Any = with_options(lambda: None, options)
     given = [each.name for each in added.__click_params__ if each.expose_value]
 
@@ -88,7 +89,7 @@ def _gathered(
 
 
 def only_with(option: str, others: Mapping[str, object]) -> None:
-    """Raise BadConfiguration if one of the other options is given, where `option` is not."""
+    """Raise BadConfiguration if one of `others` is given: they need `option`, which is absent."""
     for name, value in others.items():
         if value is not None:
             raise errors.BadConfiguration(f"{name} is for {option}: add it, or leave {name} out")
@@ -225,7 +226,7 @@ def _where(workers: int | None, executor: str) -> object:
 
 
 reading_options = _gathered("reading", _reading, *_READING)
-"""The options on how a table is to be read."""
+"""The options that say how a table is to be read."""
 table_options = _gathered(
     "reading", _reading,
     click.option(
@@ -250,8 +251,8 @@ trial_options = _gathered(
 
 
 def table_console() -> "Console":
-    """Standard output for tables: as wide as the terminal, else 160 columns. Raises BrokenPipeError
-    if its reader has ended, where rich would end the process by itself."""
+    """Standard output for tables: as wide as the terminal, or 160 columns without one. Raises
+    BrokenPipeError if its reader has ended; rich would end the process by itself."""
     from rich.console import Console
 
     class Output(Console):
@@ -262,7 +263,7 @@ def table_console() -> "Console":
 
 
 def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
-    """A table of rows, each a name with numbers. Title and names are plain text."""
+    """A table whose rows are a name and numbers. Title and names are shown as plain text."""
     from rich.table import Table
     from rich.text import Text
 

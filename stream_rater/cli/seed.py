@@ -148,7 +148,7 @@ def _agreed(plan: "Plan", *, undo: bool) -> bool:
 
 
 def _show(plan: "Plan", *, to_stderr: bool) -> None:
-    """Show what becomes of some players, and the remarks."""
+    """Print what becomes of some players, and the remarks."""
     rows = [_cells(example) for example in plan.examples]
     if to_stderr:
         for row in rows:

@@ -1,4 +1,5 @@
-"""`stream-rater run`, `serve`, `standalone`; `submit`, `watch`, `rejected`: service and topics."""
+"""`stream-rater run`, `serve` and `standalone`, the processes of the service; and `submit`, `watch`
+and `rejected`, which write and read topics."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""`stream-rater rebuild`, `verify`, `inspect` and others that operators need."""
+"""`stream-rater rebuild`, `verify`, `inspect` and other commands for operators."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 """The tables of `evaluate` and `tune`, and the TOML that `tune` proposes for a ladders file. Each
-measure has a row and each configuration a column, to fit into 80 columns of a terminal."""
+measure has a row and each configuration a column, so that a table fits into 80 columns."""
 
 import json
 import re
@@ -70,7 +70,7 @@ def _accuracy_table(file: str, rows: Sequence[Evaluation]) -> Table:
 
 
 def _scored(rows: Sequence[Evaluation]) -> Iterator[tuple[str, list[str]]]:
-    """Yield rows of counts: what is scored, and what log loss and Brier score leave out."""
+    """Yield rows of counts: what measures score, and what log loss and Brier score leave out."""
     yield "rounds scored", [f"{row.rounds_scored:,} of {row.rounds:,}" for row in rows]
     yield "pairs scored", [f"{row.pairs_scored:,}" for row in rows]
     for heading, name in (
@@ -143,8 +143,9 @@ def _interval(gap: Difference) -> str:
 
 
 def show_proposal(of: str, proposal: "TuningProposal") -> None:
-    """Print on standard error the accuracy of the present and the found parameters on both parts,
-    each number that was fitted, the parameters, and the verdict, all `of` what was tuned."""
+    """Print on standard error the accuracy of the present parameters and of those that were found,
+    on both parts; each number that was fitted; the parameters; and the verdict. `of`: what was
+    tuned."""
     _on_stderr(_tuning_table(of, proposal))
     if proposal.of is not None:
         _on_stderr(f"compared on the rounds it had not seen: {proposal.of.sentence()}")
@@ -166,7 +167,7 @@ def show_proposal(of: str, proposal: "TuningProposal") -> None:
 
 
 def _tuning_table(of: str, proposal: "TuningProposal") -> Table:
-    """A table with a column for each part and parameters, and for the difference on the second."""
+    """A table with columns for each part and parameters, and for the differences on the second."""
     parts = {"first": slice(0, proposal.first), "second": slice(proposal.first, None)}
     columns = {
         f"{part} part\n{name}": _measure_cells(accuracy.averages(scores[chosen]))
@@ -203,9 +204,10 @@ def _on_stderr(output: Table | str) -> None:
 def ladders_file_entry(
     ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool
 ) -> str:
-    """The TOML that rates a ladder by these parameters, from this offset on, or from the first
-    later one that the ladder's changes allow. For another system it defines a new ladder. `named`:
-    whether there is a ladders file; else the text is a whole one."""
+    """The TOML to paste into the ladders file so that a ladder is rated by these parameters: from
+    this offset on, or from the first later one that the ladder's changes allow. For another system
+    it defines a new ladder. `named`: whether there is a ladders file; if not, the text is a whole
+    one."""
     from stream_rater.evaluation.fits import system_of  # `evaluate` does not need it
 
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)

@@ -1,1 +1,1 @@
-"""The index of `serve` and of a standalone process, in a folder of its own."""
+"""The index of `serve` and of a standalone process. It is stored in a folder of its own."""

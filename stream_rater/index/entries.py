@@ -26,29 +26,29 @@ from stream_rater.config import views as by_views
 from stream_rater.config.views import NO_VIEWS, NOT_LISTED, NOT_PROTECTED, Views
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, parse_time
 
-SEEDED = "players-seeded"  # The cause of an event that begins a belief, and counts as a round.
+SEEDED = "players-seeded"  # An event with this cause begins a belief, and counts as a round.
 BIN = 50  # The width of a bin of the histogram, in points of displayed rating.
 
 EntryKey = tuple[str, str, int]  # A ladder, a player, and the `offset` of an event.
 Swept = tuple[float, bytes]
 """The place of a player among those who leave the list: the moment in Unix seconds, and the id."""
 NOT_SWEPT: Swept = (-math.inf, b"")  # The place before all others.
-WRONG_CLOCK_S = 600.0  # A stored moment ahead of now by more is of a wrong clock.
+WRONG_CLOCK_S = 600.0  # A stored moment that is further ahead of now comes from a wrong clock.
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A player's place by the views of a ladder. It is stored as IndexedPlayer is."""
+    """A player's place by the views of a ladder. Its fields are stored as IndexedPlayer's are."""
 
     played_s: int  # When the last round was completed, Unix seconds.
     until_s: float  # The moment from which on the player is not listed (`views.listed_until`).
     tier: str | None = None  # The tier after the newest event; None if the ladder has none.
-    previous_tier: str | None = None  # That before it; None if the player was not listed then.
+    previous_tier: str | None = None  # The tier before it; None if the player was not listed then.
     protected_until: int = NOT_PROTECTED  # The number of rounds up to which the tier is kept.
 
 
 class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A player as published in the newest event. The fields are stored in this order, without
-    names: a new one must be added at the end, with a default."""
+    names. So a new field must be added at the end, and must have a default."""
 
     mu: float
     sigma: float
@@ -62,8 +62,8 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def until_s(self) -> float:
-        """The moment from which on the player is not listed, Unix seconds: NOT_LISTED if never
-        listed, infinity if the moment never comes by itself."""
+        """The moment from which on the player is not listed, Unix seconds. It is NOT_LISTED if the
+        player is not listed at all, and infinity if the moment never comes by itself."""
         if self.placement is not None:
             return self.placement.until_s
         return math.inf if self.rounds > 0 and not self.provisional else NOT_LISTED
@@ -85,7 +85,7 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The change of a player by an event, in the history. It is stored as IndexedPlayer is."""
+    """The change of a player by an event, in the history. It is stored as an IndexedPlayer is."""
 
     offset: int
     round_id: str
@@ -97,15 +97,15 @@ class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rating: float
     previous_rating: float
     rounds: int
-    cause: str | None = None  # The kind of the correction that caused it; None: a round did.
+    cause: str | None = None  # The kind of the correction that caused the change; None for a round.
 
 
 class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The data about a ladder as a whole. It is stored as IndexedPlayer is."""
+    """The data about a ladder as a whole. The fields are stored as those of IndexedPlayer."""
 
     players: int = 0  # The number of players with at least one counted round.
-    offset: int = -1  # The greatest `offset` of all events; -1 without any.
-    completed_at: str = ""  # Of that event, like the season.
+    offset: int = -1  # The greatest `offset` of all events; -1 if there is none.
+    completed_at: str = ""  # The time of that event. The season is that event's, too.
     season: int | None = None
 
 
@@ -123,7 +123,7 @@ class LadderIndex(NamedTuple):
     summary: LadderSummary
     swept: Swept = NOT_SWEPT  # The place of the last player whom a sweep has taken out.
     made: Mapping[tuple[str, int], IndexedPlayer] = {}
-    """With tiers: the player after each event that was applied, by player and `offset`."""
+    """If the ladder has tiers: the player after each applied event, by player and `offset`."""
 
     def listed(self) -> dict[str, IndexedPlayer]:
         """The players whom the leaderboard lists."""
@@ -203,7 +203,8 @@ def bin_of(rating: float) -> int:
 
 
 class PlayerErased(NamedTuple):
-    """A record without a value, the last of each partition with events: forget the player."""
+    """A record without a value: the index must forget the player. In each partition with events of
+    the player, it is the last such record."""
 
     ladder: str
     player: str
@@ -215,8 +216,8 @@ IndexEvent = RatingChanged | PlayerErased
 def apply_events(
     before: LadderIndex, events: Iterable[IndexEvent], max_changes: int, views: Views = NO_VIEWS
 ) -> LadderIndex:
-    """The index of a ladder after these events. `before` must have every player of them who is in
-    the index. Each history keeps its newest `max_changes` changes."""
+    """The index of a ladder after these events. `before` must have those players of the events who
+    are in the index. Each history keeps its newest `max_changes` changes."""
     players, histories = dict(before.players), dict(before.histories)
     count, newest = before.summary.players, before.summary.offset
     last: IndexedPlayer | None = None
@@ -248,7 +249,8 @@ def apply_events(
 
 
 def _with_change(history: History, change: IndexedChange, max_changes: int) -> History:
-    """A history with one more change: by offset, one for each, the newest `max_changes` at most."""
+    """A history with one more change. It is in order of offset, has one change for each offset, and
+    keeps the newest `max_changes` at most."""
     if not history or history[-1].offset < change.offset:
         return (*history, change)[-max_changes:]
     others = [each for each in history if each.offset != change.offset]

@@ -1,19 +1,21 @@
 """The folder of an index: who may use it, when its contents are trusted, and what is deleted.
 
-- I1: A folder is for one process and the follower that it starts: it holds a lock on a file of ours
-  (`Hold`). LMDB's own lock goes by process ids, which two containers may share.
-- I2: Whether an environment is trusted is decided before LMDB opens it: a damaged map ends the
-  process by a signal. The head beside it decides. It is trusted if it was closed, or if it is of
-  this boot of the machine and the file is the one that was written: what a killed process has
-  written is then in the memory of the machine. Before the first commit the head says that it is
-  open, and after the last one, once everything is on the disk, that it is closed.
-- I3: No WRITEMAP: a full disk is an error then, and no signal. The map is large from the start and
-  never grows. A commit does not wait for the disk.
+- I1: Only one process, and the follower that it starts, use a folder: the process has a lock on a
+  file of ours (`Hold`). LMDB's own lock uses process ids, which may be the same in two containers.
+- I2: Whether an environment is trusted is decided before LMDB opens it, by the head beside it: with
+  a damaged map, LMDB ends the process by a signal. An environment is trusted if it was closed, or
+  if it was written since this boot of the machine, and in the same file: what a killed process has
+  written is then in the memory of the machine. The head says that the environment is open before
+  the first commit, and that it is closed once everything is on the disk after the last one.
+- I3: WRITEMAP is not used, so that a full disk is an error and not a signal. The map is large from
+  the start and never grows. A commit does not wait for the disk.
+- I4: A transaction that reads ends soon: as long as it is open, the file grows.
 - I5: A process has one environment of a folder (`Store`), opened in the process itself.
+- I6: An index is made again if its topic may have forgotten that a player was erased.
 
-An index is made again in a folder of its own below this one, and never in place: so nothing that
-was erased is left in free pages, and who still reads the old one is not disturbed. Only what has
-our names, in a folder with our lock, is deleted.
+An index is made again in a new folder below this one, and never in place. So nothing that was
+erased is left in free pages, and readers of the old index are not disturbed. Only files with our
+names are deleted, and only in a folder with our lock.
 """
 
 import fcntl
@@ -34,13 +36,13 @@ import msgspec
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.index import tables
 
-MAP_BYTES = 256 << 30  # The most that an environment may grow to: addresses, not memory.
+MAP_BYTES = 256 << 30  # The most address space for an environment. It takes no memory.
 LOCK, WRITER = "stream-rater-index.lock", "stream-rater-index.writer"
 HEAD, DATA = "head.json", "data.mdb"
-MADE = "made-"  # How the names of the folders with an environment begin.
+MADE = "made-"  # The prefix of the names of folders with an environment.
 FILES = HEAD, f"{HEAD}.new", DATA, "lock.mdb"
-FOREIGN = frozenset({"lost+found"})  # What may lie in an empty folder: the root of a volume has it.
-CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV})  # Exit codes if a damaged map ends it.
+FOREIGN = frozenset({"lost+found"})  # Allowed in an empty folder: a volume's root has it.
+CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV})  # Exit codes after a damaged map.
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -49,24 +51,24 @@ class Damaged(StoreTrouble):
 
 
 class Head(msgspec.Struct):
-    """What stands beside an environment."""
+    """A file beside an environment which says whether the environment can be trusted (I2)."""
 
     format: int
-    log: str  # The id of the log that it is made of.
-    boot: str  # The id of the boot of the machine; empty where it has none.
+    log: str  # The id of the log from which the index was made.
+    boot: str  # The id of the machine's boot when this was written; empty if unknown.
     device: int
-    inode: int  # Those of the file of the environment.
+    inode: int  # The environment's file: its device and inode.
     size: int  # Its size in bytes, which never falls.
-    closed: bool  # Whether everything is on the disk.
-    reached: list[int]  # Positions that it had, when this was written.
+    closed: bool  # Whether the environment was closed, with everything on the disk.
+    reached: list[int]  # Positions that the index had when the head was written.
 
 
 _decode_head = msgspec.json.Decoder(Head).decode
 
 
 def default_path(address: str) -> Path:
-    """The folder of a process that answers at this address and names none: on the disk, where /tmp
-    may be memory. It outlives the process."""
+    """The index folder of a process that listens at this address, if the settings name none. It is
+    on the disk, because /tmp may be memory, and outlives the process."""
     name = re.sub(r"[^\w.-]", "-", address)
     base = Path("/var/tmp")
     base = base if base.is_dir() else Path(tempfile.gettempdir())
@@ -77,7 +79,7 @@ class Hold:
     """The lock of a folder, for the life of the process that answers."""
 
     def __init__(self, path: Path) -> None:
-        """Take it, and create the folder if there is none. Raises Unrecoverable in one line."""
+        """Take the lock. Creates the folder if there is none. Raises Unrecoverable."""
         self.path = path
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,12 +101,12 @@ class Hold:
         self._file = file
 
     def close(self) -> None:
-        """Release it."""
+        """Release the lock."""
         self._file.close()
 
 
 def _locked(path: Path) -> IO[str] | None:
-    """A file with a lock, or None if another process has it. Raises OSError."""
+    """Open and lock a file; None if another process has the lock. Raises OSError."""
     file = path.open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +117,7 @@ def _locked(path: Path) -> IO[str] | None:
 
 
 def writer_lock(folder: Path) -> IO[str]:
-    """The lock of the process that writes. Raises StoreTrouble until one that was killed ends."""
+    """Take the lock for writing. Raises StoreTrouble while the last process has not ended yet."""
     with failures():
         file = _locked(folder / WRITER)
     if file is None:
@@ -140,12 +142,12 @@ class Store:
         self._oldest: tuple[str, float] = "", 0.0
 
     def begin(self, *, write: bool = False) -> Any:
-        """A transaction. One that reads begins and ends in one function, without an `await` (I4):
-        as long as one is open, no page that it may read is used again."""
+        """Begin a transaction. A transaction that reads must begin and end in one function, without
+        an `await` (I4): as long as it is open, LMDB reuses no page that it may read."""
         return self._env.begin(write=write)
 
     def oldest_reader_s(self, now_s: float) -> float:
-        """Forget readers of ended processes (I4). Returns how long the oldest other one reads."""
+        """Remove ended processes' readers (I4). Returns how long the oldest other one has read."""
         with failures():
             self._env.reader_check()
             lines = self._env.readers().splitlines()[1:]
@@ -166,7 +168,7 @@ _guard = Lock()
 
 
 def opened(path: Path, *, write: bool = False) -> Store:
-    """The environment in a folder; end it by `closed`. Raises Damaged or StoreTrouble."""
+    """Open the environment in a folder; `closed` ends that. Raises Damaged or StoreTrouble."""
     with _guard:
         if (store := _stores.get(path)) is not None:
             store.users += 1
@@ -176,7 +178,7 @@ def opened(path: Path, *, write: bool = False) -> Store:
 
 
 def closed(store: Store) -> None:
-    """Close it, if nobody else in this process uses it."""
+    """Close the environment, unless another part of this process uses it."""
     with _guard:
         store.users -= 1
         if store.users == 0:
@@ -188,7 +190,7 @@ def closed(store: Store) -> None:
 
 
 def trusted(folder: Path) -> tuple[Path, Head] | None:
-    """The environment that may be opened, with its head; None if there is none."""
+    """The environment of a folder that may be opened, with its head; None if there is none."""
     heads = ((path, head_of(path)) for path in _made(folder))
     return next(((path, head) for path, head in heads if head and _is_trusted(path, head)), None)
 
@@ -211,8 +213,8 @@ def _is_trusted(path: Path, head: Head) -> bool:
 
 
 def begin(folder: Path, log: str, now_s: float) -> Store:
-    """Open the index of a log for writing. One that is not trusted, or of another log, is made
-    again. Raises StoreTrouble or Damaged."""
+    """Open the index of a log for writing. If it is not trusted, or is of another log, a new one is
+    made. Raises StoreTrouble or Damaged."""
     found = trusted(folder)
     path = found[0] if found is not None and found[1].log == log else None
     for other in _made(folder):
@@ -233,7 +235,7 @@ def begin(folder: Path, log: str, now_s: float) -> Store:
 
 
 def end(store: Store, log: str, reached: Sequence[int]) -> None:
-    """Close an index, so that it is trusted after a boot, too."""
+    """Close an index, so that it is trusted even after a reboot."""
     with failures():
         store.sync()
         _write_head(store.path, log, reached, closed=True)
@@ -241,7 +243,7 @@ def end(store: Store, log: str, reached: Sequence[int]) -> None:
 
 
 def positions(folder: Path, log: str) -> list[int]:
-    """The positions that a log's index is known to have had. Raises StoreTrouble or Damaged."""
+    """The positions that the index of this log had at least. Raises StoreTrouble or Damaged."""
     if (found := trusted(folder)) is not None and found[1].log == log:
         store = opened(found[0])
         try:
@@ -267,7 +269,7 @@ def _made(folder: Path) -> list[Path]:
 
 
 def _delete(path: Path) -> None:
-    """Delete an environment, its head first: without it, the rest is not trusted."""
+    """Delete an environment. The head goes first: without it, the rest is not trusted."""
     with suppress(OSError):
         for name in FILES:
             (path / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Follows a log for whoever answers: writes the index, and passes the newest events to the feed."""
+"""Follows a log for a process that answers: writes the index, and passes new events to the feed."""
 
 import threading
 import time
@@ -28,11 +28,11 @@ from stream_rater.index.writer import AT_ONCE, IndexWriter, PlacedEvent
 from stream_rater.pipeline.ports import pause_s
 
 POLL_S = 0.2
-FEED_SIZE = 10_000  # The most earlier events that the feed gets: it keeps no more.
+FEED_SIZE = 10_000  # The most earlier events that are passed to the feed, which keeps no more.
 SWEEP_S = 1.0  # The interval at which players whose moment has come leave the leaderboards.
-SWEEPS = 20  # The most sweeps of all ladders at once. The rest follow between the next polls.
-CHECKPOINT_S = 2.0  # The interval at which ended readers are forgotten, and positions are reported.
-COMMIT_S = 60.0  # An index that does not change says so often that it is up to date.
+SWEEPS = 20  # The most sweeps in a row. The rest follow between the next polls.
+CHECKPOINT_S = 2.0  # The interval of reporting positions and of removing ended readers.
+COMMIT_S = 60.0  # The interval at which an unchanged index stores that it is up to date.
 
 
 LOOK_S = 10.0  # The interval at which it looks for the topic, while there is none.
@@ -55,7 +55,7 @@ class SeasonFollower:
         self._positions: list[int] = []
         self._ends: list[int] = []
         self._again_s, self._whole = clock(), False
-        self.caught_up = False  # Whether all that existed at first, and may be read, is written.
+        self.caught_up = False  # Whether all is written that existed at first and may be read.
 
     def poll(self) -> None:
         """Write what has arrived. Nothing is raised: what fails is tried again later."""
@@ -65,7 +65,7 @@ class SeasonFollower:
             self._poll()
         except (Denied, Unrecoverable, Trouble) as error:
             is_final = isinstance(error, Denied | Unrecoverable)
-            self.caught_up |= is_final  # nothing else needs the right, or the file
+            self.caught_up |= is_final  # no other data needs this right or this file
             self._trouble(f"past seasons: {error}")
             self.close()
             self._again_s = self._clock() + (DENIED_S if is_final else LOOK_S)
@@ -106,7 +106,7 @@ class SeasonFollower:
         return topic
 
     def close(self) -> None:
-        """Close the topic. The next call of `poll` opens it again."""
+        """Close the topic. The next call of `poll` opens one again."""
         if self._topic is not None:
             self._topic.close()
             self._topic = None
@@ -120,19 +120,19 @@ class Follower:
         ladders: Ladders = ANY_LADDER, clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`where`: the folder, whose lock another process holds for this one. `max_changes` are
-        kept of each player. `ladders` has the views by which the index is made."""
+        """`where`: the folder, for which another process has the lock (`Hold`). `max_changes`: the
+        most changes in a player's history. `ladders` has the views by which the index is made."""
         self._where, self._connect, self._max_changes = where, connect, max_changes
         self._watcher, self._ladders, self._clock, self._now = watcher, ladders, clock, now
         self._lock: IO[str] | None = None
         self._writer: IndexWriter | None = None
         self._swept_s = -SWEEP_S
-        self._fed: list[int] = []  # By partition, up to where the feed has events; empty at first.
+        self._fed: list[int] = []  # By partition, the next offset for the feed; empty at first.
         self._stop = threading.Event()
         self._topic: FollowedTopic | None = None
         self.caught_up = False  # Whether the index has all that existed when reading began.
         self.lag = 0  # The number of known records of `rating-changed` that are not read yet.
-        self.oldest_reader_s = 0.0  # For how long the oldest reader is known to read.
+        self.oldest_reader_s = 0.0  # How long the oldest reader has been reading, as far as known.
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -172,8 +172,8 @@ class Follower:
     # --- the index ---
 
     def _opened(self, topic: FollowedTopic) -> IndexWriter:
-        """The index of a topic. It is made again if the topic does not have what it was made of, or
-        may have forgotten that a player was erased (I6)."""
+        """The index of a topic. It is made again if it was made from records that the topic does
+        not have, or if the topic may have forgotten that a player was erased (I6)."""
         if self._writer is not None and self._writer.state.log != topic.id:
             self._close()
         writer = self._writer or self._open(topic)
@@ -196,7 +196,7 @@ class Follower:
         return writer
 
     def _close(self) -> None:
-        """Close the index, so that it is trusted."""
+        """Close the index in such a way that it is trusted later."""
         if (writer := self._writer) is not None:
             self._writer = None
             folder.end(self._store, writer.state.log, writer.state.positions)
@@ -209,7 +209,7 @@ class Follower:
         folder.discard(self._where)
 
     def _mismatch(self, writer: IndexWriter, topic: FollowedTopic) -> str:
-        """Why the index is none of the topic as it is now; empty if it is one."""
+        """Why the index does not match the topic as it is now; empty if it does."""
         ends, state = topic.ends(), writer.state
         stored, tails = writer.positions(len(ends)), state.tails
         if len(stored) > len(ends):
@@ -225,7 +225,7 @@ class Follower:
         return "it may have missed that a player was erased" if is_old else ""
 
     def _is_old(self, writer: IndexWriter, topic: FollowedTopic) -> bool:
-        """Whether a record may have vanished that says that a player was erased (I6)."""
+        """Whether the topic may have lost a record which says that a player was erased (I6)."""
         return self._now() - writer.state.current_s > topic.forgets_s / 2
 
     # --- following ---
@@ -233,7 +233,7 @@ class Follower:
     def _follow(self) -> None:
         with closing(self._connect()) as log, closing(log.changed()) as topic:
             self._topic = topic
-            ends = list(topic.ends())  # after them, the index is compared: it may have more
+            ends = list(topic.ends())  # read before the index is compared, which may have more
             writer = self._opened(topic)
             stored = writer.positions(topic.partitions)
             fed = [*self._fed, *[0] * (topic.partitions - len(self._fed))]
@@ -264,7 +264,7 @@ class Follower:
                 if self._is_old(writer, topic):
                     why = "reading took longer than half of delete.retention.ms: raise that"
                     raise LogTrouble(why)
-                writer.reached(positions, current=True)  # readers may answer
+                writer.reached(positions, current=True)  # now readers may answer
                 self.caught_up, checkpointed_s = True, -CHECKPOINT_S
             now_s = self._clock()
             if self.caught_up and now_s - checkpointed_s >= CHECKPOINT_S:
@@ -277,7 +277,7 @@ class Follower:
             self._report()
 
     def _read_some(self, topic: FollowedTopic, writer: IndexWriter, positions: list[int]) -> None:
-        """Write what arrives within POLL_S. `positions` rises to what is then in the index."""
+        """Write what arrives within POLL_S. Raises `positions` to what the index then has."""
         changes: list[PlacedEvent] = []
         events: list[NewEvent] = []
         before, tails, back = list(positions), dict[int, Record](), ""
@@ -309,7 +309,7 @@ class Follower:
             raise LogTrouble(f"{topic.id}: {back}")
 
     def _gather(self, topic: FollowedTopic, positions: Sequence[int]) -> Sequence[Record]:
-        """At most about AT_ONCE records that arrive within POLL_S."""
+        """The records that arrive within POLL_S. Stops once it has AT_ONCE of them."""
         end_s = self._clock() + POLL_S
         records, self._reached = list[Record](), list(positions)
         wait_s = POLL_S
@@ -323,7 +323,7 @@ class Follower:
                 return records
 
     def _sweep(self, writer: IndexWriter) -> bool:
-        """Let players leave the leaderboards if it is time. Returns whether nobody more must."""
+        """Let players leave the leaderboards if it is time. Returns whether none must leave now."""
         now_s = self._clock()
         if now_s - self._swept_s < SWEEP_S:
             return True

@@ -1,4 +1,4 @@
-"""The ports of an index's follower: the log that it follows, and who watches it."""
+"""The ports of the index's follower: the log that it follows, and the receiver of its reports."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ class FollowedTopic(Protocol):
 
     @property
     def id(self) -> str:
-        """A name that no other topic has, not even a later one of the same name."""
+        """A name that no other topic has, not even a later topic with the same name."""
 
     @property
     def partitions(self) -> int:
@@ -20,33 +20,34 @@ class FollowedTopic(Protocol):
 
     @property
     def forgets_s(self) -> float:
-        """The time after which a record that says that a player was erased may vanish, or inf."""
+        """The seconds after which an erased player's record may vanish; inf: it never does."""
 
     @property
     def reached(self) -> Mapping[int, int]:
-        """By partition, the end, if the last `gather` has reached it, though no record be there."""
+        """The ends of those partitions that the last `gather` has read to their end. The offsets
+        before an end need not have records."""
 
     def ends(self) -> Sequence[int]:
         """The end of each partition."""
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
-        """By partition, the checksum of the record at an offset before the end, if there is one."""
+        """By partition, the checksum of the record at an offset before the end, or None."""
 
     def start_at(self, positions: Sequence[int]) -> None:
-        """Let `gather` begin at these offsets."""
+        """Let `gather` begin at these offsets, one for each partition."""
 
     def gather(self, wait_s: float) -> Sequence[Record]:
-        """The records that arrive within `wait_s`; earlier if there are many. Those of a partition
-        are in order. Raises LogTrouble if partitions were added."""
+        """The records that arrive within `wait_s`. Returns early if there are many. The records of
+        a partition are in order. Raises LogTrouble if partitions were added."""
 
     def wake(self) -> None:
-        """Let `gather` return soon, if it can. Any thread may call this."""
+        """Let `gather` return soon, if it supports that. Any thread may call this."""
 
     def known_end(self, partition: int) -> int:
-        """The end of a partition as far as known. Makes no request."""
+        """The end of a partition, as far as it is known. Makes no request."""
 
     def close(self) -> None:
-        """Release what reading needs."""
+        """Close connections and files."""
 
 
 class FollowedLog(Protocol):
@@ -59,7 +60,7 @@ class FollowedLog(Protocol):
         """The records of `season-ended`; None if there is no such topic yet."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Close connections and files."""
 
 
 class NewEvent(NamedTuple):
@@ -75,10 +76,10 @@ class Watcher:
     """Receives what a follower reports. All methods are called in one thread."""
 
     def opened(self, path: Path) -> None:
-        """The index is in this folder now."""
+        """From now on, the index is in this folder."""
 
     def begun(self, positions: Sequence[int]) -> None:
-        """The events from these offsets on, one for each partition, are going to be reported."""
+        """From now on, events from these offsets on, one for each partition, are reported."""
 
     def read(self, events: Sequence[NewEvent]) -> None:
         """These events are in the index."""

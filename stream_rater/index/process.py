@@ -1,6 +1,6 @@
-"""Runs the follower in a process of its own, beside the process that answers and holds the lock of
-the folder. In one process, answers would wait for the interpreter lock while events are processed.
-"""
+"""Runs the follower in a process of its own, beside the process that answers and has the folder's
+lock. In one process, both would compete for the interpreter lock: answers would wait while events
+are processed."""
 
 import multiprocessing
 import signal
@@ -19,9 +19,9 @@ from stream_rater.index.follower import Follower
 from stream_rater.index.log import Watcher
 
 END_TIMEOUT_S = 10.0  # The seconds within which the process must end.
-STATE_INTERVAL_S = 1.0  # The interval at which it reports its state if nothing has changed.
+STATE_INTERVAL_S = 1.0  # The longest time between two reports of the state.
 
-MakeFollower = Callable[[Watcher], Follower]  # Makes a follower that reports; it is picklable.
+MakeFollower = Callable[[Watcher], Follower]  # Makes the follower; it is picklable.
 
 
 class IndexProcess:
@@ -31,8 +31,8 @@ class IndexProcess:
         self, where: Path, make: MakeFollower, watcher: Watcher, most_lag: int = 0
     ) -> None:
         """Take the lock of the folder, and prepare the process without starting it. `make` is
-        called there. `most_lag`: the lag above which the process is not ready; 0: none. Raises
-        Unrecoverable."""
+        called in that process. `most_lag`: with a greater lag, `unready` says so; 0: it never does.
+        Raises Unrecoverable."""
         self._hold, self._watcher = folder.Hold(where), watcher
         self._most_lag, self._behind = most_lag, False
         context = multiprocessing.get_context("spawn")
@@ -41,7 +41,7 @@ class IndexProcess:
         self._process = context.Process(
             target=_follow, args=(make, child_end), name="index", daemon=True
         )
-        self.caught_up = False  # As in `Follower`, like the next two, at the last report.
+        self.caught_up = False  # This and the next two are those of `Follower`, as last reported.
         self.lag = 0
         self.oldest_reader_s = 0.0
         self.last_report_s = time.monotonic()
@@ -86,7 +86,7 @@ class IndexProcess:
         return self.lag
 
     def reported_s(self) -> float:
-        """When the process last showed that it works, monotonic seconds."""
+        """When the process last reported, monotonic seconds."""
         return self.last_report_s
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class IndexProcess:
             self._reports.send("hurry")
 
     def unready(self) -> list[str]:
-        """Why the index is too old: it is behind by more than the most, until by half of that."""
+        """Why the index is too old: its lag was above `most_lag`, and is still above half of it."""
         self._behind = self.lag > (self._most_lag // 2 if self._behind else self._most_lag)
         behind = self._behind and self._most_lag > 0
         return [f"the index is {self.lag:,} events behind"] if behind else []
@@ -118,7 +118,7 @@ class IndexProcess:
 
 
 class _Reporter(Watcher):
-    """Sends reports to the other process: the name of the method, and its arguments."""
+    """Sends each report to the other process: the name of the method, and its arguments."""
 
     def __init__(self, connection: Connection) -> None:
         for name in ("opened", "begun", "read", "checkpointed", "trouble", "skipped"):

@@ -1,4 +1,4 @@
-"""Answers from the index. Each is read in one transaction, which ends before it returns (I4)."""
+"""Answers from the index. Each answer is read in one transaction, which then ends (I4)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class AbsentLadder(Incomplete):
 
 
 class AfterRow(NamedTuple):
-    """The place on a leaderboard after this row. Greater ratings come first, equal ones by id."""
+    """The place on a leaderboard after this row. Greater ratings come first; equal ones by id."""
 
     rating: float
     player: str
@@ -49,14 +49,14 @@ class LadderView(NamedTuple):
 
     summary: LadderSummary
     listed: int  # The number of players on the leaderboard.
-    bins: dict[int, int]  # Listed players in each bin of the histogram, by its lower end; if any.
+    bins: dict[int, int]  # By lower end, the listed players in a bin of the histogram.
 
 
 class PlayerView(NamedTuple):
     """The data about a player in the index."""
 
     player: IndexedPlayer
-    rank: int | None  # None if the player is not listed.
+    rank: int | None  # It is None if the player is not listed.
     listed: int  # The number of players on the leaderboard.
 
 
@@ -81,14 +81,14 @@ Rows = list[tuple[str, float]]  # Rows of a leaderboard, in order: player and di
 
 
 class IndexReader:
-    """Answers from the index of this process, each of one instant. It is for one thread.
+    """Answers from the index of this process; each answer is of one instant. It is for one thread.
 
     The methods raise StoreTrouble if the index cannot be read, Incomplete if it is not known to be
-    complete, and AbsentLadder if it has nothing of the ladder. For that, `ladder` returns None.
+    complete, and AbsentLadder if it has nothing of the ladder. `ladder` returns None then.
     """
 
     def __init__(self, max_changes: int, ladders: Ladders = ANY_LADDER) -> None:
-        """`max_changes`: of a history. `ladders` has the views by which the index is made."""
+        """`max_changes`: the most in a history. `ladders` has the views of the index."""
         self._max_changes = max_changes
         self._views = ladders.by_table(ladders.views)
         self._needed: Mapping[int, int] = {}
@@ -101,7 +101,7 @@ class IndexReader:
         self._stores.append(opened(path))
 
     def after(self, needed: Mapping[int, int]) -> "IndexReader":
-        """The same, which answers only if the index has all before these positions by partition."""
+        """A copy that answers only if the index has all before these positions, by partition."""
         found = copy(self)
         found._needed = needed
         return found
@@ -203,7 +203,7 @@ class IndexReader:
     async def standings_around(
         self, season: SeasonKept, player: str, limit: int
     ) -> StandingsPage | None:
-        """At most `limit` standings with the player in the middle; None if not listed."""
+        """At most `limit` standings, the player's in the middle; None if the player has none."""
         prefix = tables.season_key(season.ladder, season.season)
         with self._instant() as at:
             key = prefix + player.encode() if tables.is_id(player) else b"-"
@@ -215,7 +215,7 @@ class IndexReader:
 
     @contextmanager
     def _instant(self) -> Iterator["_Instant"]:
-        """What is read within is of one instant, at which the index has what is needed."""
+        """A block that reads the index at one instant. Raises Incomplete."""
         if not self._stores:
             raise Incomplete
         store = self._stores[0]
@@ -252,18 +252,18 @@ class _Instant:
         return None if found is None else tables.decode_ladder(found)
 
     def known(self, ladder: str) -> LadderRow:
-        """The row of a ladder. Raises AbsentLadder."""
+        """The row of a ladder. Raises AbsentLadder if there is none."""
         if (found := self.row(ladder)) is None:
             raise AbsentLadder(f"the index has nothing of ladder {ladder!r}")
         return found
 
     def stored(self, row: LadderRow, names: Sequence[str]) -> dict[str, tables.StoredPlayer]:
-        """The rows of those players whom the index has."""
+        """The rows of these players, without those whom the index does not have."""
         ids = filter(tables.is_id, names)
         return tables.stored_players(self.cursor("players"), row.prefix, ids)
 
     def players(self, row: LadderRow, names: Sequence[str]) -> dict[str, IndexedPlayer]:
-        """Those of the players whom the index has."""
+        """These players, without those whom the index does not have."""
         return {name: each.player for name, each in self.stored(row, names).items()}
 
     def bins(self, row: LadderRow) -> Iterator[tuple[int, int]]:
@@ -276,7 +276,7 @@ class _Instant:
         number, within = divmod(math.floor(rating), entries.BIN)
         rows = self.beginning("points", row.prefix, tables.number_key(number))
         counts = np.frombuffer(b"".join([value for _, value in rows]), "<u4")
-        # Those at the same point are counted one by one.
+        # `points` has whole numbers: players within the rating's own point are counted one by one.
         top, score = tables.scores_of([math.floor(rating) + 1.0, rating])
         keys = tables.keys_from(self.cursor("ranks"), row.prefix + tables.next_after(top))
         end = row.prefix + score
@@ -286,7 +286,7 @@ class _Instant:
     def ranked(self, row: LadderRow, rows: Rows) -> list[RankedRow]:
         """Rank the rows of a page."""
         found: list[RankedRow] = []
-        first = None  # How many are before the page, once a rating differs from the first one.
+        first = None  # The rows before the page; known once a rating differs from the first.
         for i, (player, rating) in enumerate(rows):
             if found and rating == found[-1].rating:
                 rank = found[-1].rank
@@ -304,7 +304,7 @@ class _Instant:
         return _rows(tables.keys_from(self.cursor(table), first), prefix, limit)
 
     def around(self, table: str, prefix: bytes, place: AfterRow, limit: int) -> Rows:
-        """At most `limit` rows of a leaderboard with this one in the middle, and the next one."""
+        """At most `limit` rows of a leaderboard, this one in the middle, and one row after them."""
         cursor = self.cursor(table)
         before: Rows = []
         if cursor.set_key(_behind(prefix, place)[:-1]) and cursor.prev():
@@ -313,14 +313,14 @@ class _Instant:
         return [*reversed(before), own, *self.after(table, prefix, place, limit - len(before))]
 
     def standings(self, prefix: bytes, rows: Rows, limit: int) -> StandingsPage:
-        """The standings of a season in these rows."""
+        """A page with the first `limit` of these rows as standings."""
         keys = [_behind(prefix, AfterRow(rating, player))[:-1] for player, rating in rows[:limit]]
         found = [tables.decode_standing(self.get("standings", key)) for key in keys]
         return StandingsPage(found, len(rows) > limit)
 
 
 def _behind(prefix: bytes, place: AfterRow) -> bytes:
-    """The first key behind that of a row of a leaderboard."""
+    """The first key that may follow the key of this row of a leaderboard."""
     return prefix + tables.scores_of([place.rating])[0] + place.player.encode() + b"\0"
 
 

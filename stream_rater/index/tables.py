@@ -36,7 +36,7 @@ from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import entries
 
-FORMAT = 1  # The format of the tables. An index of another one is made again.
+FORMAT = 1  # The format of the tables. An index of another format is made again.
 
 STATE = b"state"
 
@@ -62,22 +62,22 @@ _counts = struct.Struct(f"<{entries.BIN}I")
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True):
-    """The last record of a partition that was read."""
+    """The last record that was read of a partition."""
 
     offset: int
     checksum: int
 
 
 class State(msgspec.Struct, array_like=True):
-    """What the index as a whole is made of. It changes in the transaction that changes the data."""
+    """From which records the index was made. It is written in the transaction of their data."""
 
-    log: str  # The id of the log.
-    current_s: float  # When it last had all events that there were, or was begun, Unix seconds.
-    positions: list[int]  # By partition of `rating-changed`: the index has every event before.
+    log: str  # The id of the log of `rating-changed`.
+    current_s: float  # When the index last had all events, or was begun (Unix seconds).
+    positions: list[int]  # By partition: the index has every event before.
     tails: dict[int, Tail]  # By partition, the last record that was read.
-    seasons_log: str  # The id of the log of standings; empty if nothing of one was read.
-    seasons: list[int]  # The next offset of each of its partitions.
-    complete: bool = False  # Whether the writer has read up to the ends as they were at its start.
+    seasons_log: str  # The id of the log of standings; empty if none was read.
+    seasons: list[int]  # By partition of that log, the next offset.
+    complete: bool = False  # Whether the writer has reached the ends as of its start.
 
 
 class LadderRow(msgspec.Struct, array_like=True):
@@ -86,7 +86,7 @@ class LadderRow(msgspec.Struct, array_like=True):
     number: int
     summary: entries.LadderSummary
     listed: int  # The number of players on the leaderboard.
-    views: str = ""  # The id of the views by which the players are placed; empty without views.
+    views: str = ""  # The id of the views by which players are placed; empty without views.
     swept_s: float = -math.inf
     swept_player: bytes = b""
 
@@ -97,15 +97,15 @@ class LadderRow(msgspec.Struct, array_like=True):
 
     @property
     def prefix(self) -> bytes:
-        """How the ladder's keys begin."""
+        """The prefix of the ladder's keys."""
         return _number.pack(self.number)
 
 
 class StoredPlayer(NamedTuple):
-    """A player with the history's offsets."""
+    """A player, with the offsets of the player's history."""
 
     player: entries.IndexedPlayer
-    offsets: bytes  # Those of the changes that are kept, in order, as `number_key` packs them.
+    offsets: bytes  # The offsets of the kept changes, in order (`number_key`).
 
 
 class IndexedStanding(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -129,19 +129,19 @@ decode_ladder = msgspec.msgpack.Decoder(LadderRow).decode
 
 
 def ordered(values: Sequence[float]) -> list[bytes]:
-    """Numbers in keys, eight bytes each. That of -0.0 is that of 0.0."""
+    """Numbers as parts of keys, eight bytes each, in the same order. -0.0 counts as 0.0."""
     bits = (np.array(values, dtype=float) + 0.0).view(np.int64)
     data = (bits ^ ((bits >> 63) | _SIGN)).astype(">i8").tobytes()
     return [data[at : at + 8] for at in range(0, len(data), 8)]
 
 
 def scores_of(ratings: Sequence[float]) -> list[bytes]:
-    """The scores of displayed ratings."""
+    """The scores of these displayed ratings."""
     return ordered([0.0 - rating for rating in ratings])
 
 
 def value_of(key: bytes) -> float:
-    """The number that `ordered` has packed."""
+    """The number in a key that `ordered` has made."""
     (bits,) = _bits.unpack(key)
     (found,) = _double.unpack(_bits.pack(bits ^ _FIRST if bits & _FIRST else bits ^ _ALL))
     return float(found)
@@ -153,12 +153,12 @@ def rating_of(score: bytes) -> float:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may be the id of a ladder or player. The key of a longer one would not fit."""
+    """Whether a text may be the id of a ladder or player: it is not empty, and fits into a key."""
     return 0 < len(text.encode()) <= MAX_ID_BYTES
 
 
 def rows_from(cursor: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The rows from a key on. (A cursor that finds none would begin with the first row.)"""
+    """The rows from a key on. (If there is none, LMDB's cursor would begin with the first row.)"""
     return cursor.iternext() if cursor.set_range(key) else iter(())
 
 
@@ -168,41 +168,41 @@ def keys_from(cursor: Any, key: bytes) -> Iterator[bytes]:
 
 
 def stored_players(cursor: Any, prefix: bytes, names: Iterable[str]) -> dict[str, StoredPlayer]:
-    """Those of a ladder's players whom the index has. `cursor` is of `players`."""
+    """The players of a ladder whom the index has, of these. `cursor` is one of `players`."""
     found = cursor.getmulti(sorted({prefix + name.encode() for name in names}))
     rows = b"".join([value for _, value in found])
-    decoded = _decode_all(b"\xdd" + len(found).to_bytes(4, "big") + rows)  # in one call
+    decoded = _decode_all(b"\xdd" + len(found).to_bytes(4, "big") + rows)  # one call for all
     return {key[4:].decode(): each for (key, _), each in zip(found, decoded, strict=True)}
 
 
 def next_after(key: bytes) -> bytes:
-    """The next number in keys."""
+    """The key of the next greater number."""
     return _bits.pack(_bits.unpack(key)[0] + 1)
 
 
 def number_key(number: int) -> bytes:
-    """A whole number in a key, negative ones first."""
+    """A whole number as a part of a key. Negative numbers come first."""
     return _bits.pack(number + _FIRST)
 
 
 def number_in(key: bytes) -> int:
-    """The number that `number_key` has packed."""
+    """The number in a key that `number_key` has made."""
     return int(_bits.unpack(key)[0]) - _FIRST
 
 
 def season_key(ladder: str, season: int) -> bytes:
-    """The key of a season; how the keys of its standings begin."""
+    """The key of a season, which is also the prefix of the keys of its standings."""
     name = ladder.encode()
     return bytes((len(name),)) + name + number_key(season)
 
 
 def offsets_in(packed: bytes) -> list[bytes]:
-    """The offsets of a history, each as `number_key` has packed it."""
+    """The offsets of a history, each as `number_key` has made it."""
     return [packed[at : at + 8] for at in range(0, len(packed), 8)]
 
 
 def counts_in(value: bytes | None) -> list[int]:
-    """The number of listed players at each point of a bin of the histogram."""
+    """The numbers of listed players at the points of a histogram bin."""
     return [0] * entries.BIN if value is None else [*_counts.unpack(value)]
 
 

@@ -1,8 +1,8 @@
-"""Writes the index. `entries` decides its contents; this stores them.
+"""Writes the index. `entries` decides its contents; this module stores them.
 
-Each call is one transaction, which also has the positions that the data then have. So a reader sees
-both or neither, and what a kill leaves is the state after some call. If a transaction fails, as on
-a full disk, nothing of it has happened, and the caller tries again.
+Each call is one transaction, which also stores the positions that belong to the data. So a reader
+sees both or neither, and after a kill the index is as after some call. If a transaction fails, for
+example because the disk is full, nothing of it has happened, and the caller tries again.
 """
 
 import math
@@ -22,36 +22,36 @@ from stream_rater.index.folder import Store, failures
 from stream_rater.index.tables import LadderRow, StoredPlayer, Tail
 
 AT_ONCE = 5_000
-"""The most events of a transaction, and the most players whom one places again. LMDB holds the
-pages that it changes in memory, about five of 4 KiB for each."""
+"""The most events in a transaction, and the most players whom one transaction places again. LMDB
+keeps the pages that it changes in memory: about five of 4 KiB for each."""
 SWEPT_TOGETHER = 1_000  # The most players whom one sweep takes off all leaderboards.
-UNPLACED = "-"  # In place of the id of a ladder's views while its players are placed again.
+UNPLACED = "-"  # Stored as the id of a ladder's views while its players are placed again.
 
 NO_TAILS: Mapping[int, Tail] = {}
 
-PlacedEvent = tuple[tuple[int, int], entries.IndexEvent]  # With its partition and offset.
+PlacedEvent = tuple[tuple[int, int], entries.IndexEvent]  # An event with its partition and offset.
 Stored = Mapping[str, StoredPlayer]
-Made = dict[entries.EntryKey, IndexedPlayer]  # Players of ladders with tiers after events.
+Made = dict[entries.EntryKey, IndexedPlayer]  # For ladders with tiers, the player after an event.
 
 
 class IndexWriter:
-    """Changes the index, in one thread, and alone. The methods raise StoreTrouble or Damaged."""
+    """Changes the index. Only one thread may do so. The methods raise StoreTrouble or Damaged."""
 
     def __init__(
         self, store: Store, max_changes: int, ladders: Ladders = ANY_LADDER,
         now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        """`max_changes` are kept of each player. `ladders` has the views. `now`: Unix seconds."""
+        """`max_changes`: the most in a history. `ladders` has the views. `now`: Unix seconds."""
         self._store, self._max_changes, self._now = store, max_changes, now
         self._tables = store.tables
         self._views = ladders.by_table(ladders.views)
         self._load()
         with self._transaction():
-            self.state.complete = False  # until it has what was published since
+            self.state.complete = False  # until the index has what was published since
         self._adopt_views()
 
     def _load(self) -> None:
-        """Read what this keeps of the index in memory."""
+        """Read the data of the index that this object keeps in memory."""
         with failures(), self._store.begin() as t:
             self.state = tables.decode_state(t.get(tables.STATE, db=self._tables.state))
             self._rows = {
@@ -62,7 +62,7 @@ class IndexWriter:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """All changes within are made at once, or none of them."""
+        """A block whose changes of the index are made all at once, or not at all."""
         try:
             with failures(), self._store.begin(write=True) as t:
                 yield t
@@ -80,8 +80,8 @@ class IndexWriter:
         self, events: Sequence[PlacedEvent], positions: Sequence[int],
         tails: Mapping[int, Tail] = NO_TAILS,
     ) -> Made:  # fmt: skip
-        """Apply events, except those that the index has. After that it has every event before these
-        positions. `tails` has the last record of each partition of which records were read."""
+        """Apply events, except those that the index has. After that, it has every event before
+        these positions. `tails`: by partition, the last record that was read."""
         made: Made = {}
         known_to = self.positions(len(positions))
         by_ladder: dict[tuple[bool, str], list[entries.IndexEvent]] = {}
@@ -95,7 +95,7 @@ class IndexWriter:
         return made
 
     def reached(self, positions: Sequence[int], *, current: bool = False) -> None:
-        """The index has all events before these positions; `current`: all that there are."""
+        """Store that the index has all before these positions; `current`: all that there is."""
         with self._transaction():
             self._reach(positions, NO_TAILS)
             if current:
@@ -109,7 +109,7 @@ class IndexWriter:
     def _made(
         self, t: Any, ladder: str, known: Sequence[entries.IndexEvent]
     ) -> Mapping[entries.EntryKey, IndexedPlayer]:
-        """The players after those events that are their newest ones."""
+        """The players of known events by their newest event; those of ladders with tiers only."""
         if ladder not in self._rows or not self._views(ladder).tiers:
             return {}
         found = self._stored(t, self._rows[ladder].prefix, {event.player for event in known})
@@ -160,15 +160,15 @@ class IndexWriter:
         return len(due) == SWEPT_TOGETHER
 
     def _adopt_views(self, ahead_s: float = math.inf) -> None:
-        """Place all players of a ladder again that has other views than when they were placed, or
-        if a wrong clock has taken players out later than at `ahead_s`."""
+        """Place all players of a ladder again if it has other views than when they were placed, or
+        if a wrong clock has taken players out at a time after `ahead_s`."""
         for ladder, row in self._rows.items():
             if row.views != self._views(ladder).id or row.swept_s > ahead_s:
                 self._place_again(ladder)
 
     def _place_again(self, ladder: str) -> None:
-        """Place all players of a ladder again, in several transactions. Until then the index is not
-        complete. After a kill the next start begins again."""
+        """Place all players of a ladder again, in several transactions. Until the last one, the
+        index is not complete. After a kill, the next start begins again."""
         complete = self.state.complete
         last: bytes | None = b""
         with self._transaction() as t:
@@ -189,7 +189,8 @@ class IndexWriter:
                 self._put_row(t, ladder, row)
 
     def _place_some_again(self, t: Any, ladder: str, row: LadderRow, last: bytes) -> bytes | None:
-        """Place the players behind the id `last`. Returns the last one's; None: these are all."""
+        """Place players behind the id `last`. Returns the last one's id; None once all are
+        placed."""
         keys = tables.keys_from(t.cursor(self._tables.players), row.prefix + last + b"\0")
         some = islice(takewhile(lambda key: key.startswith(row.prefix), keys), AT_ONCE)
         names = [key[4:].decode() for key in some]
@@ -205,7 +206,7 @@ class IndexWriter:
 
     def begin_seasons(self, log: str, ends: Sequence[int]) -> Sequence[int]:
         """The offset from which each partition of the standings must be read. `ends`: the end of
-        each. If another log was read, or a longer one, its standings are dropped."""
+        each. If the index has standings of another log, or of a longer one, it drops them."""
         state = self.state
         known = state.seasons + [0] * (len(ends) - len(state.seasons))
         if state.seasons_log == log and all(at <= end for at, end in zip(known, ends, strict=True)):
@@ -219,7 +220,7 @@ class IndexWriter:
     def apply_seasons(
         self, records: Sequence[SeasonRecord | None], positions: Sequence[int]
     ) -> None:
-        """Write standings and summaries. The index then has every record before these positions."""
+        """Write standings and summaries. The index then has all records before these positions."""
         with self._transaction() as t:
             for each in records:
                 if isinstance(each, Standing):
@@ -250,22 +251,22 @@ class IndexWriter:
         return row
 
     def _first_swept(self, ladder: str) -> entries.Swept:
-        """Who counts as taken out last of players not placed before: all whose moment has come."""
+        """The first value of `swept`: players whose moment has come count as taken out already."""
         return (self._now(), b"") if self._views(ladder).depend_on_time else entries.NOT_SWEPT
 
     def _put_row(self, t: Any, ladder: str, row: LadderRow) -> None:
         t.put(ladder.encode(), tables.encode_entry(row), db=self._tables.ladders)
 
     def _stored(self, t: Any, prefix: bytes, names: Collection[str]) -> Stored:
-        """Those of the players whom the index has."""
+        """These players, without those whom the index does not have."""
         return tables.stored_players(t.cursor(self._tables.players), prefix, names)
 
     def _write(
         self, t: Any, row: LadderRow, before: LadderIndex, after: LadderIndex, stored: Stored,
         kept: Mapping[str, bytes],
     ) -> None:  # fmt: skip
-        """Change what is stored of players from `before` to `after`. `kept` has the offsets of
-        histories that have changed, `stored` those of the others."""
+        """Change the stored players from `before` to `after`. `kept` has the offsets of those
+        histories that have changed; `stored` has those of the others."""
         prefix, gone, come = row.prefix, before.listed(), after.listed()
         changed: list[tuple[bytes, bytes]] = []
         for name, new in after.players.items():
@@ -285,7 +286,7 @@ class IndexWriter:
     def _change_lists(
         self, t: Any, prefix: bytes, some: Mapping[str, IndexedPlayer], *, listed: bool
     ) -> None:
-        """Add players to, or take them out of, the lists by rank and of those who leave by time."""
+        """Add players to the tables `ranks` and `dues`, or take them out."""
         scores = tables.scores_of([each.rating for each in some.values()])
         ranks = [prefix + at + name.encode() for at, name in zip(scores, some, strict=True)]
         timed = {name: each.until_s for name, each in some.items() if each.until_s < math.inf}
@@ -300,7 +301,7 @@ class IndexWriter:
                     t.delete(key, db=table)
 
     def _add_points(self, t: Any, row: LadderRow, added: Mapping[int, int]) -> None:
-        """Add to the numbers of listed players at these points."""
+        """Add to the numbers of listed players at these points of rating."""
         by_bin: dict[int, list[tuple[int, int]]] = {}
         for point, count in added.items():
             if count:
@@ -320,8 +321,8 @@ class IndexWriter:
     def _write_changes(
         self, t: Any, prefix: bytes, stored: Stored, events: Sequence[entries.IndexEvent]
     ) -> dict[str, bytes]:
-        """Add events to the histories, each of which keeps its newest changes, and return the
-        offsets of those that have changed."""
+        """Add events to the histories, each of which keeps its newest changes. Returns the offsets
+        of the histories that have changed, by player."""
         kept: dict[str, bytes] = {}
         added: dict[bytes, bytes] = {}
         for event in events:
@@ -344,13 +345,13 @@ class IndexWriter:
 
 
 def _part_of(row: LadderRow, stored: Stored) -> LadderIndex:
-    """The part of a ladder's index that these players are, without histories."""
+    """The part of a ladder's index for these players, without histories."""
     players = {name: each.player for name, each in stored.items()}
     return LadderIndex(players, {}, row.summary, row.swept)
 
 
 def _with_offset(offsets: bytes, offset: bytes) -> bytes:
-    """The offsets of a history with one more, if it has not got it."""
+    """The offsets of a history with one more, unless it has that already."""
     if offsets[-8:] < offset:
         return offsets + offset
     return b"".join(sorted({*tables.offsets_in(offsets), offset}))

@@ -76,7 +76,7 @@ def history_in(rated: Rated, player: str, row: int) -> results.History:
 
 
 def joined(player: str, parts: Sequence[results.History]) -> results.History:
-    """The rounds of a player in all these parts; none if there is only a seed."""
+    """The rounds of a player in all these parts; none if the player has only a seed."""
     none = results.History(
         player=player, round_id=objects([]), completed_at=np.empty(0, "datetime64[s]"),
         rank=NO_ROWS, rounds=NO_ROWS, provisional=np.empty(0, np.bool_),

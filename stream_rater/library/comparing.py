@@ -90,9 +90,9 @@ def sessions_in(
     read_log: "Callable[[], Iterator[Record]]", ratings: "Iterable[RatingConfig]",
     only: str | None = None, refused: list[int] | None = None,
 ) -> "list[Session]":  # fmt: skip
-    """The rounds of a log, or of `only` one of its ladders, as its corrections edit them, for these
-    configurations. Each call of `read_log` yields all records. The offsets of invalid ones go into
-    `refused`."""
+    """The rounds of a log, as its corrections edit them, for these configurations. `only`: the
+    ladder whose rounds are wanted; None: all. `read_log` yields all records at each call. The
+    offsets of invalid records are added to `refused`."""
     from stream_rater.evaluation.season import by_name, sessions_of
     from stream_rater.replay.ledger import with_verdicts
 
@@ -124,7 +124,7 @@ def tuning_of(
     rater: "Rater", system: str | None, metric: str, train: float, trials: int,
     executor: "Executor | None",
 ) -> Tuning:  # fmt: skip
-    """The result of a search on a ladder's rounds, as `Ladder.tune` says. Raises ValueError,
+    """The result of a search on a ladder's rounds (see `Ladder.tune`). Raises ValueError,
     MissingExtra and TrialsFailed."""
     from stream_rater.evaluation.fits import system_of
     from stream_rater.evaluation.measures import AIMS
@@ -165,8 +165,8 @@ def evaluations_of(
     name: str, sessions: "Sequence[Session]", ratings: "Sequence[tuple[str, RatingConfig]]",
     train: float, variance_factor: float, by: By, most_sides: int | None = None,
 ) -> list[Evaluation]:  # fmt: skip
-    """The measures of each configuration. Winners are scored in rounds of up to `most_sides` (None:
-    the usual number). Raises ValueError."""
+    """The measures of each configuration. Winners are scored in rounds of up to `most_sides` sides;
+    None: the usual number. Raises ValueError."""
     from stream_rater.evaluation import comparison
     from stream_rater.evaluation.evaluation import MOST_SIDES
     from stream_rater.library.messages import factor_of, fraction_of

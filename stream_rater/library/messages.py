@@ -111,7 +111,7 @@ def _reject(code: str, message: str) -> NoReturn:
 def _by_side(
     code: str, name: str, values: Sequence[Any] | None, sides: int, hint: str = ""
 ) -> list[Any]:
-    """The value of each side; None for all without values. Raises InvalidRound."""
+    """The value of each side; if there are no values, None for each. Raises InvalidRound."""
     if values is None:
         return [None] * sides
     listed = _as_list(name, values)
@@ -121,7 +121,7 @@ def _by_side(
 
 
 def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]:
-    """The rank of each side (None: did not finish), in order without ranks. Raises InvalidRound."""
+    """The rank of each side (None: did not finish); by default, in order. Raises InvalidRound."""
     if ranks is None:
         return list(range(1, sides + 1))
     listed = enumerate(_by_side("bad-rank", "ranks", ranks, sides))
@@ -129,8 +129,8 @@ def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]
 
 
 def _rank(place: str, rank: Any) -> int:
-    """A rank as a whole number. One out of range becomes the nearest invalid number, which fits
-    into the message, where it is rejected. Raises InvalidRound if it is no whole number."""
+    """A rank as a whole number. A value out of range becomes the nearest invalid number: that fits
+    into the message, and is rejected there. Raises InvalidRound if it is no whole number."""
     try:
         return min(max(operator.index(rank), 0), MAX_RANK + 1)
     except TypeError:
@@ -140,7 +140,7 @@ def _rank(place: str, rank: Any) -> int:
 def shares_of(
     shares: Sequence[Shares] | None, players: Sequence[Sequence[str]]
 ) -> list[tuple[float, ...] | None]:
-    """By side, the part that each player played; None for all of the round. Raises InvalidRound."""
+    """By side, the part that each player played; None: the whole round. Raises InvalidRound."""
     listed = enumerate(_by_side("bad-shares", "shares", shares, len(players), "; None: all of it"))
     return [None if parts is None else _parts(f"shares[{i}]", parts) for i, parts in listed]
 
@@ -177,7 +177,7 @@ def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float |
 
 
 def number(code: str, place: str, value: Any) -> float:
-    """A number as a float. Raises InvalidRound with this code for anything else."""
+    """The value as a float. Raises InvalidRound with this code if it is not a number."""
     if not isinstance(value, Real):
         _reject(code, f"{place}: {value!r} is no number")
     return float(value)
@@ -221,7 +221,7 @@ def message_of(
     ladder: str, round_id: str, completed_at: str, standings: list[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> bytes:  # fmt: skip
-    """A round in MessagePack, which can hold every float, also NaN. Raises InvalidRound."""
+    """A round in MessagePack, which has all floats, including NaN. Raises InvalidRound."""
     check_id("round_id", round_id)
     if performance_ceiling is not None:
         performance_ceiling = number("malformed", "performance_ceiling", performance_ceiling)

@@ -88,7 +88,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with_hint(mistake: str, parameters: Mapping[str, Any]) -> str:
-    """The text of the mistake, with the most similar name if no system has the parameter."""
+    """The text of a mistake. If no system has the parameter, the most similar name is added."""
     known = list(Parameters.__annotations__)
     for name in parameters:
         if name not in known:

@@ -1,8 +1,7 @@
-"""Draws ratings by Matplotlib, from the extra `lab`: without it, all raise MissingExtra.
-
-Each function draws into the axes that it is given, or into those of a new figure, and returns them
-for the caller to go on. Colours are those of Matplotlib's present style, so dark styles suit, too.
-"""
+"""Draws ratings by Matplotlib, from the extra `lab`. Each function draws into the axes that it is
+given, or into those of a new figure, and returns them, so that the caller can add to them. Colours
+are those of Matplotlib's present style, so dark styles suit, too. All functions raise MissingExtra
+without Matplotlib."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 Over = Literal["rounds", "time"]
 """Where the points of a player stand: at the number of the player's rounds, or at their time."""
-MOST_MARKED = 60  # The most rounds of a player whose points are marked: a longer line needs none.
+MOST_MARKED = 60  # With more rounds, a player's line has no marks.
 MOST_NAMED = 3  # The most players that a title names.
 LONGEST_NAME = 24  # The most characters of an id that are drawn. A longer id is cut.
 OPACITY = 0.18  # The opacity of an area of uncertainty.
-ROW_INCHES, AROUND_INCHES = 0.28, 1.2  # The height of a row on a board, and of all else.
+ROW_INCHES, AROUND_INCHES = 0.28, 1.2  # The height of a row of a board, and of all around.
 
 
 def ratings(

@@ -1,8 +1,9 @@
-"""A ladder's log, which is the truth: the rounds and files that it has rated; and its replay.
+"""A ladder's log of rounds and files, and its replay. The log is the truth.
 
-A correction changes rounds before it, so the ladder must read these again. The log stores single
-rounds and data frames as messages. It reads a file again, which must not have changed. After a
-failed call a new replay is made from the log, so a call that raises changes nothing.
+A correction changes rounds before it, so the ladder must be able to read these again. The log
+stores single rounds and data frames as messages. It reads a file again; the file must not have
+changed. After a failed call a new replay is made from the log, so a call that raises changes
+nothing.
 """
 
 import io
@@ -41,18 +42,18 @@ T = TypeVar("T")
 
 UNNAMED = "notebook"  # The id of a ladder until a file names another one.
 
-WINDOW = Settings().duplicate_window  # A round id counts once among so many records.
+WINDOW = Settings().duplicate_window  # The number of records within which a round id counts once.
 
 MOST_REJECTED_LINES = 1000  # The largest number of rejected lines of a file that are stored.
 
 
 class RatedRounds:
-    """Rounds that a ladder rates in one call. To read them may raise OSError, and BadConfiguration
+    """Rounds that a ladder rates in one call. Reading them may raise OSError, and BadConfiguration
     with a question about the columns of a table."""
 
     def __init__(self, path: Path | str, table: "Table | None") -> None:
-        self.path = path  # The name in messages.
-        self.lines = 0 if table is None else len(table)  # Known once they were read to the end.
+        self.path = path  # The name that messages show.
+        self.lines = 0 if table is None else len(table)  # 0 until all lines were read.
         self.table = table  # The table of the rounds, while it is rated for the first time.
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,10 +65,11 @@ class RatedRounds:
 
 
 class FileRounds(RatedRounds):
-    """A file of rounds, in its state when this object was made."""
+    """A file of rounds, as it was when this object was made."""
 
     def __init__(self, path: Path, reading: Reading = AS_FOUND, ladder: str = "") -> None:
-        """`reading`: of a table. `ladder`: if the table names none; empty: the file's name."""
+        """`reading`: of a table. `ladder`: for a table that names none; empty: by the file's
+        name."""
         self._path, self._reading, self._ladder = path, reading, ladder
         self._state = _state_of(path)
         if not is_table(path) and reading.given:
@@ -78,7 +80,8 @@ class FileRounds(RatedRounds):
         super().__init__(path, self._read() if is_table(path) else None)
 
     def records(self, first: int) -> Iterator[Record]:
-        """Raises OSError if the file cannot be read, has changed, or holds no JSON lines."""
+        """Yield the lines as records. Raises OSError if the file cannot be read, has changed, or
+        holds no JSON lines."""
         if _state_of(self._path) != self._state:
             raise OSError(
                 f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
@@ -122,7 +125,7 @@ class FrameRounds(RatedRounds):
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
-    """The device, inode, size and time of change of a file: one differs once it is written."""
+    """The device, inode, size and time of change of a file. A write changes one of them."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -176,8 +179,8 @@ class _LogReplay:
         return self._replay.pools.get(self.ladder, self._empty)
 
     def feed(self, records: Sequence[Record]) -> tuple[edited_log.LogBatch, list[Rated]]:
-        """Rate the rounds in these records. Returns the batch of all, and the rated rounds of this
-        ladder. Raises MissingVerdicts."""
+        """Rate the rounds in these records. Returns the batch of all records, and the rated rounds
+        of this ladder. Raises MissingVerdicts."""
         batch = self._replay.feed(records)
         rated = [each for each in batch.rated if each.pool is self.pool]
         for each in rated:
@@ -258,15 +261,15 @@ class Rater:
         return rated[0] if rated else None
 
     def what_if(self, message: bytes) -> Rated | None:
-        """What rating this round would give; None if nothing. Raises InvalidRound."""
+        """The result of rating this round; None if it would change nothing. Raises InvalidRound."""
         work = self.work
         return what_if(work.pool, work.edits, self.decoded(message))
 
     # --- seeds ---
 
     def seed(self, values: Iterable[bytes]) -> int:
-        """Apply seeds or resets, and return how many players' beliefs they changed. One whose id
-        was used before changes nothing. Raises InvalidRound."""
+        """Apply seeds or resets. Returns the number of players whose beliefs they changed. A seed
+        or reset whose id was used before changes nothing. Raises InvalidRound."""
         work, self._current = self.work, None
         before, taken = work.begun, list[bytes]()
         for value in values:
@@ -310,9 +313,9 @@ class Rater:
     def rate_file(
         self, path: Path, ladder: str | None, reading: Reading = AS_FOUND
     ) -> results.FileResult:
-        """Rate the rounds of a file, as its corrections edit them. `ladder`: whose rounds are
-        rated; None: all, which must be of one ladder. Raises OtherLadder, and as RatedRounds does.
-        """
+        """Rate the rounds of a file, as its corrections edit them. `ladder`: the ladder whose
+        rounds are rated; None: all rounds, which must be of one ladder. Raises OtherLadder, and
+        what reading RatedRounds raises."""
         own = ladder or (self.ladder if self._is_named else "")
         return self._rate_all(FileRounds(path, reading, own), ladder)
 
@@ -348,11 +351,11 @@ class Rater:
         self._log, self._current = log, work
         self.ladder, self._is_named = name, self._is_named or tally.rounds + tally.seeds > 0
         result = tally.result()
-        file.table = None  # if it is needed again, it is read again
+        file.table = None  # it is read again if it is needed again
         return result
 
     def _has_corrections(self, file: RatedRounds, tally: "_Tally") -> bool:
-        """Whether a file has corrections, which change earlier rounds. Raises the errors that
+        """Whether a file has corrections, which change rounds before them. Raises the errors that
         rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(any_ladder(self.rating))
         for batch in edited_log.batches_of(file.records(tally.first)):
@@ -384,7 +387,8 @@ class _Tally:
     """Counts the rounds, rating changes and rejected lines of a file."""
 
     def __init__(self, file: RatedRounds, first: int, ladder: str, *, chosen: bool) -> None:
-        """`first`: the offset of the first line. `chosen`: skip other ladders' rounds, or raise."""
+        """`first`: the offset of the first line. `chosen`: whether other ladders' rounds are
+        skipped; if not, they raise OtherLadder."""
         self.first, self._file, self._ladder, self._chosen = first, file, ladder, chosen
         self.begin()
 
@@ -411,7 +415,7 @@ class _Tally:
             )
 
     def add(self, batch: edited_log.LogBatch, rated: Sequence[Rated]) -> None:
-        """Count lines. `rated`: this ladder's rounds. Raises OtherLadder as `check` does."""
+        """Count a batch of lines. `rated`: this ladder's rated rounds. Raises OtherLadder."""
         self.check(batch.rounds)
         for seed in batch.seeds:
             self._check_ladder(seed.ladder, seed.offset, "seed")

@@ -19,7 +19,7 @@ from stream_rater.rounds.seed_records import Scale, scale_of
 from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file, source_of_object
 from stream_rater.tables.reading import Reading, is_parquet
 
-GivenScale = str | tuple[float, float]  # A name, or the mu and sigma of a newcomer there.
+GivenScale = str | tuple[float, float]  # A name, or a newcomer's mu and sigma on the scale.
 
 
 def seed(

@@ -47,7 +47,7 @@ class Columns:
     DECIMALS: ClassVar[Mapping[str, int]] = {}
     """By name of a column of floats, the number of decimals that are shown; 1 for other columns."""
     ABSENT: ClassVar[Mapping[str, int]] = {}
-    """By column of integers, what stands for an absent value: None or null in rows and frames."""
+    """By column of integers, the number for an absent value. Rows and frames have None or null."""
     LEADING: ClassVar[Sequence[str]] = ()  # The names of the columns that come first.
 
     @property

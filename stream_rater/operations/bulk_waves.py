@@ -24,7 +24,8 @@ from stream_rater.rounds.seed_records import Seed
 
 
 class BulkRounds(Ragged, gc=False):
-    """R rounds with E entries and P players in all, without texts, and with the players' rows."""
+    """R rounds with E entries and P players in all, as they are rated: without texts, and with the
+    rows of their players."""
 
     per_entry: ClassVar = ("place", "members", "seat", "score")
     per_player: ClassVar = ("share", "rows", "fixed", "late")
@@ -33,7 +34,7 @@ class BulkRounds(Ragged, gc=False):
     time: Ints  # (R,) as in RoundBatch, as are all columns that are not explained here.
     weight: Floats
     ceiling: Floats
-    kind: Ints  # (R,) the number of the configuration and the seasons by which it is rated.
+    kind: Ints  # (R,) the number of the pair of configuration and seasons.
     ladder: Ints  # (R,) the number of the ladder.
     partition: Ints  # (R,) the partition of each round.
     offset: Ints  # (R,) the offset of each round.
@@ -81,7 +82,8 @@ BulkRounds.empty = BulkRounds(
 
 @dataclass(frozen=True, slots=True)
 class BulkWave:
-    """Rounds of the same parameters, rated in one call; those of a wave share no player."""
+    """Rounds of the same parameters that are rated in one call, in one wave or in several. The
+    rounds of a wave share no player."""
 
     rounds: BulkRounds
     waves: Ints  # (W+1,) wave w has the rounds waves[w] : waves[w + 1]; they are rated in order.
@@ -124,7 +126,8 @@ def players_of(seed: Seed) -> PlayerColumn:
 
 @dataclass(frozen=True, slots=True)
 class SeedWave:
-    """n rows of seeds, or of resets, with the same parameters, no two of them of one player."""
+    """n rows of seeds, or of resets, that are applied in one call. They have the same parameters,
+    and no two are of one player."""
 
     first: DueSeed  # One of the seeds, for what they have in common.
     rows: Ints  # (n,) the rows of the players.
@@ -137,7 +140,8 @@ class SeedWave:
 
 
 def _seed_waves(due: Sequence[DueSeed]) -> Callable[[Ints], SeedWave]:
-    """What gives the wave of rows of these seeds and resets, by their indices among all rows."""
+    """A function that returns the wave of some rows of these seeds and resets. It is given their
+    indices among all rows."""
     seeds = [each.seed for each in due]
     which = np.repeat(np.arange(len(due)), [len(each) for each in seeds])
     heads = np.array([[each.offset, each.time] for each in seeds], np.int64)
@@ -196,7 +200,8 @@ class Arranger:
 
 
 def _are_apart(rounds: BulkRounds) -> bool:
-    """Whether each ladder's rounds are all of one kind: two kinds share no player then."""
+    """Whether the rounds of each ladder are all of one kind. Then rounds of different kinds share
+    no player."""
     if len(rounds) == 0 or (rounds.kind == rounds.kind[0]).all():
         return True
     pairs = np.unique(rounds.ladder * (rounds.kind.max() + 1) + rounds.kind)
@@ -229,7 +234,7 @@ class _Items(NamedTuple):
 
     sizes: Ints  # (n,) the number of players.
     kind: Ints  # (n,) a round's kind; a negative number for seeds that apply together.
-    place: Ints  # (n,) the place among the rounds, or among the rows of seeds.
+    place: Ints  # (n,) the index among the rounds, or among the rows of seeds.
 
 
 def _items_of(due: Sequence[BulkRounds | DueSeed], rounds: BulkRounds) -> _Items:

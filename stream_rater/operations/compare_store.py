@@ -1,5 +1,6 @@
-"""Verifies the store: compares every belief with the sequential replay of the edited log, bit for
-bit. One that a correction has written may differ in the fields about the past (`same_belief`)."""
+"""Verifies the store: compares every belief with the sequential replay of the log as its
+corrections edit it, bit for bit. A belief that a correction has written may differ from the replay
+in the fields about the past (`same_belief`)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from stream_rater.runtime.progress import advancing
 BATCH = 5000  # The number of beliefs that are compared together.
 MOST_AHEAD = 2  # The number of batches that are read from the store ahead.
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""The fields that hold what was last published of a player, if a correction was not published."""
+"""Fields with what was last published of the player, if a correction was not published."""
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """The fields of a belief that a correction sets to other values than a replay does."""
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
@@ -56,13 +57,13 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, expected: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored belief, `found`, agrees with the replay of the edited log, `expected`; None:
-    there is no belief. `corrected`: the offsets of the ladder's accepted corrections, seeds and
-    resets; empty if it has no corrections. If a correction was the last to write a belief, the
-    belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need not be equal. A
-    rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be equal. It
-    may set `last` to the offset of a seed that changed nothing. A belief without rounds is no
-    belief."""
+    """Whether a stored belief, `found`, agrees with `expected`, that of the replay of the edited
+    log. None means that there is no belief, and so does a belief without rounds. `corrected`: the
+    offsets of the ladder's accepted corrections, seeds and resets; empty if it has no corrections.
+    If a correction was the last to write a belief, the belief's `last` is the correction's offset,
+    and its SET_BY_CORRECTIONS need not be equal. A rebuild keeps `last` where a correction was not
+    published, and UNANNOUNCED need not be equal. It may set `last` to the offset of a seed that
+    changed nothing."""
     if found == expected:
         return True
     try:
@@ -135,7 +136,7 @@ class _Replayed:
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
-        """By ladder, the players whom corrections touch. Some may have no round left."""
+        """By ladder, the players whom corrections touch. Some may have no rounds any more."""
 
     def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
         """Replay the log. `advance` gets the size of each batch. Raises MissingVerdicts."""
@@ -199,7 +200,8 @@ class _Replayed:
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield ladders with players who have no round left, in batches, in rows of the pools."""
+        """Yield the players who have no rounds any more, in batches, each batch with its ladder.
+        The pools get rows for them."""
         for ladder, players in self._touched.items():
             left_out, pool = sorted(players), self.replay.pools.get(ladder)
             if pool is not None:
@@ -226,7 +228,7 @@ class StoredBeliefs(NamedTuple):
 
 
 def _stored(ladder: str, names: StringColumn, shards: int, read: Read) -> StoredBeliefs:
-    """The records of these players in the store, shard by shard."""
+    """The records in the store of these players, in the order of the shards."""
     owners = shards_of_names(names, shards)
     order = np.argsort(owners, kind="stable")
     sorted_names, owners = names.take(order), owners[order]
@@ -244,7 +246,8 @@ def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int], stored: StoredBeliefs,
     expected: Sequence[bytes] | None,
 ) -> None:  # fmt: skip
-    """Compare some beliefs with those of the replay, `expected`; None: nobody has one."""
+    """Compare some beliefs with `expected`, those of the replay, and add the result to the verdict.
+    None: the replay has no belief of these players."""
     found = stored.records
     verdict.beliefs += len(found)
     due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected

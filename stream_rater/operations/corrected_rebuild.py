@@ -36,7 +36,7 @@ from stream_rater.rounds import correction_records, decoder, seed_records, valid
 
 
 class LastPublished(NamedTuple):
-    """The mu, sigma, rounds and source offset of a player's last published event."""
+    """The mu, sigma and rounds in a player's last published event, and its source offset."""
 
     offset: int
     mu: float
@@ -49,15 +49,16 @@ class Edition(NamedTuple):
 
     verdicts: Verdicts  # The verdicts on the corrections that count (`ledger.verdicts_of_log`).
     limits: Mapping[str, int]
-    """By ladder, the offset of the first correction left out, whose players it is for."""
+    """By ladder, the offset of the first applied correction that this edition leaves out. The
+    edition is for the players whose pending parts are of this correction."""
 
 
 def editions(
     read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
     cutoff: Cutoff,
 ) -> list[Edition]:  # fmt: skip
-    """The editions of the log, which `read_log` yields at each call. The first one has all applied
-    corrections, and is for all players without pending correction parts."""
+    """The editions of the log. The first one has all applied corrections, and is for all players
+    without pending correction parts. `read_log` yields the whole log at each call."""
     pending: dict[str, set[int]] = {}
     for (ladder, _), offset in cutoff.pending_corrections().items():
         pending.setdefault(ladder, set()).add(offset)
@@ -96,8 +97,8 @@ def to_restate(
     applied: Verdicts, recorded: CorrectionsByLadder, validate_all: Callable[[], Verdicts]
 ) -> CorrectionsByLadder:
     """By ladder, its corrections as a replay of the log finds them, for each ladder whose ladder
-    events, `recorded`, say otherwise: they may belong to another log, or were lost with their
-    topic. `applied`: the verdicts on the applied corrections. `validate_all`: gives those on all
+    events (`recorded`) say otherwise: these may belong to another log, or were lost with their
+    topic. `applied`: the verdicts on the applied corrections. `validate_all` returns those on all
     corrections in the log. The events of a correction in progress stay, if the log agrees."""
     found = _expected_events(applied)
     known = {(ladder, each.place) for ladder, group in found.items() for each in group}
@@ -121,7 +122,8 @@ def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:
 
 
 def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
-    """The ladders in whose beliefs corrections, applied or in progress, may have left values."""
+    """The ladders in whose beliefs corrections may have left values: those with corrections that
+    are applied, or in progress."""
     return {*verdicts.edits, *(ladder for ladder, _ in cutoff.corrected)}
 
 
@@ -138,7 +140,8 @@ def last_published(
 
 
 class CorrectionTraces:
-    """Restores in rebuilt beliefs the values that corrections, not marks, left in the store."""
+    """Restores in rebuilt beliefs the values that corrections have left in the store. (It has
+    nothing to do with the marks of a rebuild.)"""
 
     def __init__(
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
@@ -226,7 +229,7 @@ class CorrectionTraces:
         return BeliefColumn(beliefs.players, StringColumn.of_bytes(records))
 
     def _as_sent(self, players: Sequence[Player], records: list[bytes]) -> Beliefs:
-        """The beliefs in these players' records, or in correction parts that are later."""
+        """The beliefs in these players' records; those in correction parts, if these are later."""
         last = belief_record.headers_of(records)["last"]
         sent = [(i, self._sent.pop(each)) for i, each in enumerate(players) if each in self._sent]
         for i, (offset, data) in sent:
@@ -237,7 +240,7 @@ class CorrectionTraces:
         return found
 
     def _last_published(self, players: Sequence[Player]) -> Table:
-        """(P,) what was last published of each player; without an event the initial values."""
+        """(P,) what was last published of each player; the initial values if nothing was."""
         initial = {ladder: self._initial(ladder) for ladder in {of for of, _ in players}}
         found = [self._published.pop(each, initial[each[0]]) for each in players]
         return np.array(found, PUBLISHED)

@@ -107,8 +107,9 @@ def removed(
     ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
     place: str = "", seed: bool = False,
 ) -> Planned:  # fmt: skip
-    """The correction that removes a player from the rounds of a span of time, and with `seed` from
-    its seeds and resets. `place`: where a file names the player; empty without a file."""
+    """The correction that removes a player from the rounds of a span of time. `seed`: whether it
+    also removes the player from the seeds and resets of that time. `place`: where a file names the
+    player; empty without a file."""
     times = {"from": since, "until": until}
     span = {name: time for name, time in times.items() if time is not None}
     of_span = f"the rounds completed {' '.join(map(' '.join, span.items()))}"
@@ -131,7 +132,8 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
 
 
 def season_number(text: str) -> int:
-    """A season's number, in digits or as a form of the UTC date. Raises BadConfiguration."""
+    """A season's number, given in digits or as a format of the present UTC date (as in
+    `time.strftime`). Raises BadConfiguration."""
     written = time.strftime(text, time.gmtime()) if "%" in text else text
     if not (written.isascii() and written.isdecimal() and len(written) < 20):
         raise BadConfiguration(
@@ -175,8 +177,9 @@ def _planned(
 
 
 def checked(record: Record, ladders: Ladders) -> corrections.Correction:
-    """The correction in a record, validated by all rules that need only the record, those for
-    amended standings among them. Raises Invalid. `check_accepting` asks about the offset."""
+    """The correction in a record, validated by all rules that need only the record, also those for
+    the standings of an amended round. Raises Invalid. See `check_accepting` for the rules about its
+    offset."""
     correction = well_formed(record, ladders)
     if isinstance(correction, corrections.RoundAmended):
         message = amended_message(correction, PLACEHOLDER_TIME, 1.0, math.inf)
@@ -202,7 +205,7 @@ EndOf = Callable[[str], int]  # A function that gives the end offset of a ladder
 def rejection_now(
     correction: corrections.Correction, ladders: Ladders, end_of: EndOf
 ) -> Invalid | None:
-    """Why the ladder of a correction accepts no corrections now; None if it accepts them."""
+    """The reason why the ladder of a correction accepts no correction now; None if it does."""
     offsets = ladders.offsets(correction.ladder)
     if not any(rejection(correction, ladders, offset) for offset in offsets):
         return None  # the ladder accepts corrections at every offset
@@ -222,7 +225,8 @@ def check_accepting(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) ->
 
 
 def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
-    """Raise Failed if there are error lines: with a single one, or after the first SHOWN_LINES."""
+    """Raise Failed if there are error lines. A single line is the text of the error. Of several
+    lines, the first SHOWN_LINES are printed on standard error."""
     if len(bad) == 1:
         raise Failed(bad[0])
     for line in bad[:SHOWN_LINES]:

@@ -43,13 +43,13 @@ from stream_rater.rounds.fastjson import runs
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 ANY_KERNEL = 2**62  # A number above all kernel versions.
 AT_ONCE = 10_000  # The largest number of events that are recorded at a time.
-Offsets = Mapping[int, int]  # The committed offset of each partition; 0 if nothing was committed.
+Offsets = Mapping[int, int]  # By partition, the committed offset; 0 if nothing was committed.
 NO_OFFSETS: dict[int, int] = {}
 
 
 class Proof:
-    """The evidence in pending parts, and the rounds for which the replay has other evidence.
-    Workers apply these parts as they are: if one was computed from beliefs of another history, or
+    """The evidence in pending parts, and the rounds for which the replay computes other evidence.
+    Workers apply pending parts as they are. If one was computed from beliefs of another history, or
     by other parameters, the ratings after it are not those of the replay."""
 
     def __init__(self) -> None:
@@ -60,8 +60,9 @@ class Proof:
         """The offsets of rounds with a pending part that has other evidence than the replay."""
 
     def add(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
-        """Note the evidence in the rows `which` of parts, for these rows of players and offsets of
-        rounds. Evidence of another kernel version cannot be compared, and is left out."""
+        """Note the evidence in the rows `which` of parts. `rows`: the players' rows. `offsets`: the
+        offsets of their rounds. Evidence of another kernel version is left out, because it cannot
+        be compared."""
         if not len(which) or any(each.kernel != kernels.KERNEL_VERSION for each in parts.rules):
             return
         evidence = np.ascontiguousarray(parts.evidence[which])
@@ -70,7 +71,8 @@ class Proof:
         self._least = min(self._least, int(offsets.min()))
 
     def compare(self, rows: Ints, offsets: Ints, evidence: Evidence) -> None:
-        """Compare a replay's evidence, for these rows of players and offsets of rounds."""
+        """Compare the evidence that a replay has computed for the players in these rows, in rounds
+        at these offsets, with that in pending parts."""
         if int(offsets.max(initial=-1)) < self._least:
             return
         found = np.full((len(rows), schema.EVIDENCE_COLUMNS), np.nan)
@@ -131,13 +133,13 @@ class Cutoff:
         *, everything: bool = False, replayed: dict[int, int] = NO_OFFSETS,
         lost: Collection[int] = (),
     ) -> None:  # fmt: skip
-        """`everything`: each round before `sent` counts, as the parts are of another history
-        (`lost_rounds`). `replayed`: by partition, up to where an earlier rebuild took all rounds
-        for that reason. `lost`: the partitions that lost records. A part, or an event, that names a
-        lower offset than `replayed`, or any of these partitions, may be of a lost round: it is left
-        out."""
+        """`everything`: each round before `sent` counts, because the parts are of another history
+        (`lost_rounds`). `replayed`: by partition, the offset up to which an earlier rebuild took
+        all rounds for that reason. `lost`: the partitions that lost records. Parts and events are
+        left out if they name an offset below `replayed`, or one of the lost partitions: they may be
+        of lost rounds."""
         self._everything = everything
-        self.closes = bool(lost)  # Whether it closes partitions, and publishes what was not yet.
+        self.closes = bool(lost)  # Whether the rebuild closes partitions (`lost_rounds`).
         since = replayed | dict.fromkeys(lost, NONE_AFTER)
         self._since = np.array([since.get(p, 0) for p in range(len(sent))], np.int64)
         self.players = PlayerTable()
@@ -151,7 +153,7 @@ class Cutoff:
         self._elsewhere = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in shards that were formerly the player's."""
         self._after = _OffsetByRow(self.players, np.minimum, NONE_AFTER)
-        """The smallest offset from g on."""
+        """The smallest source offset from g on."""
         self._published = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset in published events."""
         self._shards_in_mark: dict[int, int] = {}  # By shard, how many shards its last mark names.
@@ -162,9 +164,10 @@ class Cutoff:
         self.corrected: dict[Player, tuple[int, bytes]] = {}
         """By player, the offset and the record of the last correction part before g."""
         self._corrections: dict[Player, list[int]] = {}
-        """By player, the corrections in pending parts."""
+        """By player, the offsets of corrections in pending parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
-        """The players and source offsets of ignored parts, some the only ones of their rounds."""
+        """The players and source offsets of ignored parts. These may be the only ones of a
+        round."""
 
     def add(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
@@ -176,7 +179,8 @@ class Cutoff:
             self._add_batch(list(islice(left, len(group))), decoder.read_all(group, self._kernel))
 
     def _add_batch(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
-        """Note the parts in records; None where one is not in the present form of parts."""
+        """Note the parts in some records. `parts`: the part in each record, all decoded together;
+        None where a record is not in the present form of parts."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         ignored = list[bool]()
         for part, each in zip(parts, records, strict=True):
@@ -214,8 +218,9 @@ class Cutoff:
             self._published.add(self.players.rows(players)[chosen], offsets[chosen])
 
     def check(self) -> None:
-        """Raise Misplaced if an ignored part belongs to a committed round, and no other part of its
-        player shows that this round is applied or pending. All parts must be recorded."""
+        """Check the ignored parts, once all parts are recorded. Raises Misplaced if an ignored part
+        belongs to a committed round, and no other part of its player shows that this round is
+        applied or pending."""
         for players, offsets in self._ignored:
             partition = self._partitions(players)
             rows = self.players.rows(players)
@@ -255,17 +260,18 @@ class Cutoff:
             yield from zip((names[i] for i in players.ladder), offsets.tolist(), strict=True)
 
     def _takes_effect(self, cut_for: int, record: Record) -> bool:
-        """Whether updaters apply, or did, a part that was cut for so many shards (0: unknown)."""
+        """Whether updaters apply or have applied a part cut for `cut_for` shards (0: unknown)."""
         marked = self._shards_in_mark.get(record.partition, 0)
         return not 0 < cut_for < (self._shards if self._is_pending(record) else marked)
 
     def _is_of_former_owner(self, cut_for: int, record: Record) -> bool:
-        """Whether a part lies behind a mark that names more shards than it was cut for: then
+        """Whether a part lies behind a mark that names more shards than the part was cut for. Then
         another worker owned the rounds by that time, and has sent them again."""
         return 0 < cut_for < self._shards_in_mark.get(record.partition, 0)
 
     def _add_single(self, record: Record) -> None:
-        """Note a part of an older kernel, a mark, or no part."""
+        """Note a record that is not in the present form of parts: a part of an older kernel, a
+        mark, or something else."""
         if record.unreadable:
             raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
@@ -301,8 +307,8 @@ class Cutoff:
         self._add_part(record, part.shards, part.column, part.offset)
 
     def _newest_kernel(self, record: Record) -> int:
-        """The newest kernel version that a part may have: updaters of this release must apply a
-        pending one, but an applied one only shows which rounds its players had."""
+        """The newest kernel version that a part may have. Updaters of this release must be able to
+        apply a pending part. An applied part only shows which rounds its players had."""
         return self._kernel if self._is_pending(record) else ANY_KERNEL
 
     def _add_correction(self, record: Record) -> None:
@@ -326,8 +332,9 @@ class Cutoff:
                 self._add_corrected(player, part.offset, data)
 
     def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
-        """Note a record from a correction part before g, unless the player has one of this
-        correction or later: a paused worker sent it again, perhaps by another kernel version."""
+        """Note a record from a correction part before g. It is left out if the player already has a
+        record of this correction or a later one: then a paused worker sent it again, perhaps by
+        another kernel version."""
         known = self.corrected.get(player)
         if known is None or offset > known[0]:
             self.corrected[player] = offset, data
@@ -365,7 +372,8 @@ class Cutoff:
     def _add_rows(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
-        """Note the rows of these records' parts, so many of each, by player and source offset."""
+        """Note the rows of the parts in these records. `sizes`: the number of rows of each record.
+        `players`, `offsets`: the player and the source offset of each row."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         pending = np.repeat(np.array([self._is_pending(each) for each in records]), sizes)
         at_home = sharding.shards_of_names(players.names, self._shards) == shard

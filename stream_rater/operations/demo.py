@@ -1,4 +1,4 @@
-"""`stream-rater demo --embedded`: plays a season with a cheater in memory, without any server."""
+"""`stream-rater demo --embedded`: plays a season with a cheater in memory, without a server."""
 
 import random
 import time
@@ -68,7 +68,7 @@ class DemoSeason:
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
     def verify(self) -> int:
-        """Compare all beliefs with a replay, as `verify` does. Returns their number."""
+        """Compare all beliefs with a replay, as `verify` does. Returns the number of beliefs."""
         log, store = self.engine.log, self.engine.store
         verdict = compare_store.compare(
             LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
@@ -86,7 +86,8 @@ def player_id(index: int) -> str:
 
 
 def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
-    """The JSON of a round: some players, by performances that vary around these true skills."""
+    """The JSON of a round: some players, in the order of performances that vary around their true
+    skills (`skills`, in rating points)."""
     lobby = rng.sample(range(len(skills)), LOBBY)
     cheats = {CHEATER: CHEAT}
     order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))

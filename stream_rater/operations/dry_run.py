@@ -1,4 +1,4 @@
-"""`stream-rater correct … --dry-run`: computes how corrections would change ratings, and sends
+"""`stream-rater correct … --dry-run`: computes how corrections would change ratings. It sends
 nothing. Only a dry run on Kafka needs the packages of the service."""
 
 import sys
@@ -29,7 +29,7 @@ class Move(msgspec.Struct):
     player: str
     rating_before: float | None  # The displayed rating; None where the player has no round.
     rating_after: float | None
-    difference: float | None  # The rating after less that before; None where one of them is None.
+    difference: float | None  # The change of the rating; None if one of the two is None.
     rounds_before: int
     rounds_after: int
 
@@ -39,8 +39,8 @@ class DryRun(NamedTuple):
 
     ladder: str
     moves: list[Move] | None
-    """The players whose ratings would change: those without a round before or after first, then by
-    the largest difference. None if all corrections would be rejected."""
+    """The players whose ratings would change. Those who have no round before or after come first,
+    then the largest differences. None if all corrections would be rejected."""
     summary: str  # A sentence with the numbers of players and rounds that would change.
     rejected: list[str]  # An error line for each correction that would be rejected.
     corrections: int  # The number of corrections that the command would send.
@@ -51,8 +51,8 @@ class DryRun(NamedTuple):
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
-    """Replay the ladder's log, or a file of rounds, without and with these corrections; deferred
-    ones with all that the log has deferred. Raises BadConfiguration or Failed."""
+    """Replay the ladder's log, or a file of rounds, without and with these corrections. Deferred
+    ones are applied with all that the log has deferred. Raises BadConfiguration or Failed."""
     ladders, ladder = files.ladders_of_settings(settings), plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
@@ -80,7 +80,7 @@ def _preview(
     settings: Settings, partition: int = 0, partitions: int = ANYWHERE,
     received_s: float = float("inf"),
 ) -> CorrectionPreview:  # fmt: skip
-    """`received_s`: when a correction that is sent now is received, Unix seconds."""
+    """`received_s`: the Unix time at which a correction that is sent now would be received."""
     corrections.announce(plan)
     records = [
         Record(partition, 0, planned.value, planned.headers, received_s=received_s)
@@ -111,13 +111,13 @@ def _result(plan: Sequence[Planned], preview: CorrectionPreview) -> DryRun:
         f"{len(moves):,} of {players} would move; {preview.touched:,} of {rounds}{seeds} would be "
         "touched"
     )
-    # the largest difference first
+    # Players without a difference come first, then the largest differences.
     moves.sort(key=lambda m: (m.difference is not None, -abs(m.difference or 0.0), m.player))
     return DryRun(ladder, moves, summary, rejected, len(plan))
 
 
 def move(old: RatingLine | RatingChanged | None, new: RatingLine | RatingChanged | None) -> Move:
-    """The difference between two ratings of a player; None stands for no rating."""
+    """A player's ratings before and after, with the difference; None stands for no rating."""
     line = old or new
     assert line is not None
     before = None if old is None else old.rating

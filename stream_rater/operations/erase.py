@@ -1,7 +1,9 @@
-"""`stream-rater erase`: writes the log again under a pseudonym (`migrate`). On Kafka this is a new
-generation: the topics of another prefix, which have the same Redis. At the end, tombstones show the
-erasure to subscribers of the old topics. A data file is written from nothing, so no page of it can
-hold the id, and takes the place of the old one."""
+"""`stream-rater erase`: writes the log again under a pseudonym (`migrate`).
+
+On Kafka, the new log is in topics of another prefix, which use the same Redis. At the end,
+tombstones in the old topics show the erasure to subscribers. A data file is written from nothing,
+so that no page of it can hold the id, and the new file takes the place of the old one.
+"""
 
 import secrets
 
@@ -25,9 +27,9 @@ def erase(
     settings: Settings, player: str, prefix: str, name: str | None, *, delete_old: bool,
     dry_run: bool,
 ) -> None:  # fmt: skip
-    """Replace a player's id by the pseudonym `name`; None: a random one. `prefix`: that of the new
-    topics; empty for a data file. `dry_run`: only report the records that name the player. Raises
-    BadConfiguration or Failed."""
+    """Replace a player's id by a pseudonym. `name`: the pseudonym; None chooses a random one.
+    `prefix`: that of the new topics; empty for a data file. `dry_run`: only report the records that
+    name the player. Raises BadConfiguration or Failed."""
     pseudonym, ladders = pseudonym_of(player, name), ladders_of_settings(settings)
     startup.configure()
     with named_failures(), places.opened(settings, writes=not dry_run) as place:
@@ -74,7 +76,8 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Print how many records name the player, and warn of what stays (`check_mentions`)."""
+    """Print how many records name the player, and warn of places where the id stays. Raises what
+    `check_mentions` raises."""
     check_mentions(mentions, pseudonym)
     print(
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "
@@ -88,8 +91,9 @@ def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
 
 
 def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
-    """Raise Failed if no accepted record names the player, and BadConfiguration if one names the
-    pseudonym, or if that changes which of two merged accounts stays (`changes_merge_order`)."""
+    """Raise Failed if no accepted record names the player. Raise BadConfiguration if one names the
+    pseudonym, or if the pseudonym would change which of two merged accounts stays in a round
+    (`changes_merge_order`)."""
     if not mentions:
         raise Failed(
             f"unknown-player: no accepted record names {shown(pseudonym.player)!r}: "

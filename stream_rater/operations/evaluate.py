@@ -27,12 +27,12 @@ PICTURES = (".png", ".svg")  # The formats of a diagram, as endings of its file 
 class Evaluated(NamedTuple):
     """The accuracy of configurations on files."""
 
-    rows: list[Evaluation]  # One for each file and configuration, those of a file together.
+    rows: list[Evaluation]  # One for each file and configuration, ordered by file.
     seasons: "list[SeasonFile]"  # The files, with their mistakes and the order of their rounds.
     diagram: Path | None  # The picture to write, if one is wanted.
 
     def conclude(self) -> None:
-        """Draw the diagram, and warn of late rounds. Raises Failed if lines were rejected."""
+        """Draw the diagram, and warn if rounds were late. Raises Failed if lines were rejected."""
         if self.diagram is not None:
             from stream_rater.evaluation import plots
 
@@ -49,8 +49,8 @@ def evaluate_files(
     calibration: bool, diagram: Path | None, factor: float, by: str = "mu",
     reading: Reading = AS_FOUND,
 ) -> Evaluated:  # fmt: skip
-    """Evaluate each configuration on each file, given by its path and lines. `train`: the fraction
-    of the rounds that only builds experience. `factor`: multiplies the variance of a side's
+    """Evaluate each configuration on each file. `files`: paths with their lines. `train`: the
+    fraction of the rounds that only builds experience. `factor` multiplies the variance of a side's
     performance. `by`: "mu" or "display", the number that puts players in order. Raises
     BadConfiguration or Failed."""
     if diagram is not None:
@@ -88,14 +88,14 @@ def _check_diagram(path: Path) -> None:
 
 
 class SeasonFile:
-    """The rounds of a file with its corrections. A file that has some is begun, and then read three
-    times: twice to validate the corrections, and once to rate the rounds."""
+    """The rounds of a file with its corrections. If there are corrections, the file is begun, and
+    then read three times: twice to validate the corrections, and once to rate the rounds."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False,
         reading: Reading = AS_FOUND,
     ) -> None:  # fmt: skip
-        """`lines`: the file's, if it is open already. `named`: whether names are kept."""
+        """`lines`: those of the file, if it is open already. `named`: whether names are kept."""
         self._path, self._named = path, named
         self._file = input_file.RoundsFile(path, lines, reading)
         self.mistakes, self.order = self._file.mistakes, input_file.Order()

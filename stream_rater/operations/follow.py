@@ -23,16 +23,17 @@ HINT_S = 5.0  # The time without a line after which a hint says that the command
 class FollowedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a topic that a command follows."""
 
-    from_start: bool = False  # From the first record that is kept, not from the next one.
-    count: int | None = None  # After how many lines the command stops; None for no limit.
-    wait_s: float | None = None  # After how long without a line it stops; None: never.
+    from_start: bool = False  # Whether to begin with the first record that is kept.
+    count: int | None = None  # The number of lines after which to stop; None: no limit.
+    wait_s: float | None = None  # Stop after this time without a line; None: never.
 
 
 def watch(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, player: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield lines of `rating-changed`, of a ladder or player. Raises BadConfiguration or Failed."""
+    """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: if given, only
+    events of this ladder or player. Raises BadConfiguration or Failed."""
 
     def line(record: Record) -> str | None:
         value = record.value
@@ -50,7 +51,8 @@ def rejected(
     settings: Settings, following: FollowedSpan, *, ladder: str | None, code: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield lines of rejections, of a ladder or error code. Raises BadConfiguration or Failed."""
+    """Yield a line for each rejected record as it comes. `ladder`, `code`: if given, only records
+    of this ladder or with this error code. Raises BadConfiguration or Failed."""
     if code is not None and code not in CODES:
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
@@ -69,8 +71,9 @@ def _lines(
     settings: Settings, topic: str, following: FollowedSpan, line: Callable[[Record], str | None],
     chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield what `line` gives for the records of CHANGED or REJECTED; None skips one. `chosen`: the
-    options by which it selects, for the hint. Raises Failed if there are fewer than `count`."""
+    """Yield the lines of a topic's records (CHANGED or REJECTED) as they come. `line` makes the
+    line of a record, or None to skip it. `chosen`: the options by which `line` selects, for the
+    hint. Raises Failed if there are fewer lines than `count`."""
     count = 0
     with named_failures(), places.opened(settings) as place:
         records = place.follow(topic, from_start=following.from_start)
@@ -100,8 +103,8 @@ def _hint(topic: str, following: FollowedSpan, chosen: Mapping[str, str | None])
 def _in_time(
     lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], hint: str
 ) -> Iterator[str]:
-    """Yield the lines, and stop after `wait_s` seconds without one, where the input has None.
-    Without `wait_s`, the hint is printed on standard error once, after HINT_S."""
+    """Yield the lines, and stop after `wait_s` seconds without one. The input has None where no
+    line has come for a while. Without `wait_s`, the hint is printed once, after HINT_S."""
     last_s, hinted = clock(), wait_s is not None
     for text in lines:
         if text is not None:
@@ -130,7 +133,7 @@ def _line(time: str, ladder: str, who: str, what: str) -> str:
 
 
 def in_utc(time: str) -> str:
-    """An RFC 3339 time in UTC, cut to the second. A text that is no time stays as it is."""
+    """An RFC 3339 time in UTC, cut to the second. A text that is not a time stays as it is."""
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
@@ -139,7 +142,7 @@ def in_utc(time: str) -> str:
 
 def outcome_of(event: events.RatingChanged) -> str:
     """The end of a line: the rank, the correction or the seed, and the ratings before and after. A
-    newcomer has none before the first round, as none was displayed."""
+    newcomer has no rating before the first round, because none was displayed."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
     moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
     if (correction := event.correction) is not None:
@@ -163,8 +166,8 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     code: str
     error: str
-    event_type: str | None = None  # That of a correction, a seed or a reset; None for a round.
-    ladder: str | None = None  # This and all other ids are None where they cannot be read.
+    event_type: str | None = None  # For a correction, a seed or a reset; None for a round.
+    ladder: str | None = None  # Like all other ids, None if it cannot be read.
     round_id: str | None = None
     player: str | None = None
     into: str | None = None

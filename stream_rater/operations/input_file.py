@@ -1,4 +1,5 @@
-"""Reads a file of rounds: JSON lines, or a table, which becomes these. Reports its mistakes."""
+"""Reads a file of rounds: JSON lines, or a table, which becomes JSON lines. Reports invalid lines,
+and warns if rounds are out of order."""
 
 import os
 import sys
@@ -29,16 +30,17 @@ MAX_LATE = 0.1  # The largest fraction of rounds that may be out of order withou
 
 
 class RoundsFile:
-    """The records of a file, which can be read more than once, as corrections change rounds before
-    them. Standard input is copied to a temporary file while it is read. A table is read once, and
-    its events are stored in a temporary file."""
+    """The records of a file, which can be read more than once: a correction changes rounds before
+    it, so a file with corrections is read again. Standard input is copied to a temporary file while
+    it is read. A table is read once, and its events are stored in a temporary file."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, reading: Reading = AS_FOUND,
         ladders: Ladders | None = None, *, once: bool = False,
     ) -> None:  # fmt: skip
         """`lines`: those of the first reading, if it has begun already. `ladders`: those among
-        which the ladder of a table must be; None: any. `once`: no copy is needed."""
+        which the ladder of a table must be; None: any. `once`: the records are read once only,
+        without a copy."""
         self.mistakes = Mistakes(path)
         self._path, self._lines, self._once = path, lines, once
         self._reading, self._ladders = reading, ladders
@@ -60,7 +62,7 @@ class RoundsFile:
         return records_of(track_bytes(lines, self._path.name, text_size(self._path)))
 
     def table(self) -> "Table":
-        """The table in the file. Says on standard error how its columns were understood."""
+        """The table in the file. Prints on standard error how its columns were understood."""
         if self._table is not None:
             return self._table
         from stream_rater.tables.table import table_of_file
@@ -133,12 +135,13 @@ def check_writable(out: Path, *inputs: Path | None) -> None:
 
 
 def output(out: Path | None) -> AbstractContextManager[IO[bytes]]:
-    """A new file, in place of an older one, or standard output for None."""
+    """A new file, which replaces an older one; standard output for None."""
     return nullcontext(sys.stdout.buffer) if out is None else out.open("wb")
 
 
 class Order:
-    """Counts rounds that are earlier than their ladder's last one: ratings depend on the order."""
+    """Counts rounds that are earlier than the round before them on their ladder: ratings depend on
+    the order of the file."""
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
@@ -180,7 +183,8 @@ class Order:
 
 
 class Mistakes:
-    """Counts a file's valid and invalid lines. Prints some of these on standard error."""
+    """Counts the valid and the invalid lines of a file. Prints the place and the mistake of the
+    first SHOWN_LINES invalid ones on standard error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -40,7 +40,8 @@ SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
-    """Yield lines about a player, a ladder, or all topics. Raises BadConfiguration or Failed."""
+    """Yield lines about a player's belief; about a ladder if `player` is None; about all topics if
+    `ladder` is None, too. Raises BadConfiguration or Failed."""
     with errors.named_failures(), places.opened(settings) as place:
         if ladder is None:
             lines = _sections(place)
@@ -109,9 +110,10 @@ def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
 def _last_events(
     place: Place, key: bytes, home: int, data: bytes
 ) -> tuple[list[bytes | None], int]:
-    """The values of a player's last events, oldest first, and the offset down to which the player's
-    shard `home` was searched. Others are searched if these events do not lead to the belief,
-    `data`, one by one: some may be older than added shards or, in a data file, than `erase`."""
+    """The values of a player's last events, oldest first, and the offset down to which the shard
+    `home`, which is the player's, was searched. Other shards are searched if these events do not
+    lead to the belief, `data`, one by one: older events may be elsewhere, from before shards were
+    added or, in a data file, from before `erase`."""
     (header,) = belief_record.read_headers(data[: belief_record.HEADER_SIZE])
     # A count above the number of rounds would search the whole partition. It may be 0.
     count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
@@ -152,19 +154,21 @@ def _belief(
 
 
 def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
-    """The seed or reset in the last of these events, if any; one without a value is erased."""
+    """The seed or reset that the last of these events reports; None if it reports something else.
+    An event without a value was erased."""
     value = events[-1] if events else None
     cause = None if value is None else rating_changed_from_json(value).correction
     return cause if cause is not None and cause.cause in SEEDS else None
 
 
 def cause_of(edits: LadderEdits, last: int) -> str:
-    """The kind of the correction at the offset of the last change; empty if it was a round."""
+    """The kind of the correction at the offset of a belief's last change; empty for a round."""
     return next((each.event_type for each in edits.recorded if each.offset == each.at == last), "")
 
 
 def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
-    """Yield lines about the season of a belief, and the belief as drawn later, by `rule`."""
+    """Yield lines about the season of a belief, and about its mu and sigma as drawn by later
+    seasons. `rule`: None if the parameters are unknown."""
     started = edits.last.started
     if not started:
         return

@@ -1,5 +1,6 @@
-"""Replays the log of one ladder to an offset, from a checkpoint if one fits, for a command that
-writes nothing to the log or the store; and makes checkpoints ahead of time (`checkpoint`)."""
+"""Replays the log of one ladder to an offset, for a command that writes nothing to the log or the
+store. The replay begins at a checkpoint, if there is one that fits. Also makes checkpoints ahead of
+time (`checkpoint`)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,12 +28,13 @@ from stream_rater.runtime.progress import progress, track
 
 
 class LadderReplay:
-    """Replays one ladder of a place."""
+    """Replays one ladder of a place up to an offset."""
 
     def __init__(
         self, place: Place, ladders: Ladders, ladder_log: LadderLog, ladder: str, outcome: str
     ) -> None:
-        """Raises BadConfiguration, which ends in `outcome`: no rounds, or another ladders file."""
+        """Raises BadConfiguration if the ladder has no rounds, or if the ladders file is not that
+        of the workers. `outcome` ends the text of the latter."""
         if ladder not in ladder_log.ladders:
             raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
         if why := checks.disagreement(place, ladders, ladder_log, only=ladder):
@@ -46,9 +48,9 @@ class LadderReplay:
         return self._edits.last.seasons
 
     def run(self, end: int, failed: FailureHook | None = None) -> CorrectionJob:
-        """The job that has replayed the rounds before this offset, as the corrections before it
-        edit them, with a progress bar. `failed`: as in `Place.checkpoint_actions`. Raises Failed if
-        the log's first records were deleted."""
+        """Replay the rounds before offset `end`, as the corrections before it edit them, with a
+        progress bar. Returns the job that did it. `failed`: as in `Place.checkpoint_actions`.
+        Raises Failed if the log's first records were deleted."""
         place = self._place
         log = LogContext(self._ladders, place.settings.duplicate_window, place.partitions)
         accepted = self._edits.accepted(end)
@@ -66,7 +68,7 @@ class LadderReplay:
         return job
 
     def record(self, offset: int) -> Record:
-        """A record of the ladder's partition. Raises Failed if there is none."""
+        """The record at an offset of the ladder's partition. Raises Failed if there is none."""
         for each in self._place.read_again(self.partition, offset, offset + 1):
             if each.offset == offset:
                 return each
@@ -74,7 +76,7 @@ class LadderReplay:
 
 
 def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -> None:
-    """Run a job to its end. `actions`: by the type of an effect, a function that performs it."""
+    """Run a job to its end. `actions`: by the type of an effect, the function that performs it."""
     with progress(percent=True) as bar:
         task, done = bar.add_task(shown(job.ladder), total=1.0), False
         while not done:
@@ -91,9 +93,9 @@ def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -
 def live_log(
     place: Place, ladders: Ladders, ladder: str, cure: str = "give a file that has them, by --file"
 ) -> tuple[Callable[[], Iterator[Record]], int]:
-    """A function that yields, at each call, all records that the ladder's partition has now; and
-    this partition. Raises BadConfiguration if the ladders file is not that of the workers, and
-    Failed with the `cure` if rounds were deleted."""
+    """A function, and the ladder's partition. At each call, the function yields all records that
+    the partition has now. Raises BadConfiguration if the ladders file is not that of the workers,
+    and Failed if rounds were deleted, with the `cure` in its text."""
     checks.agreed(place, ladders, "nothing was rated", only=ladder)
     partition = partition_of(ladder, place.partitions)
     if (start := place.starts()[partition]) > 0:
@@ -106,8 +108,9 @@ def live_log(
 
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:
-    """Make a checkpoint of each of these ladders, or of each that has rounds, which includes all
-    rounds that are finished now. Workers may go on. Raises BadConfiguration or Failed."""
+    """Make a checkpoint of each of these ladders; if none is named, of each ladder that has rounds.
+    A checkpoint includes all rounds that are finished now. Workers may go on during this. Raises
+    BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(settings) as place:
         selfcheck.check()

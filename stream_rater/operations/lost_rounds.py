@@ -47,18 +47,18 @@ from stream_rater.replay.edited_log import Verdicts
 Published = Mapping[Player, LastPublished]
 NO_RECORD = 2**32  # A checksum that no record has.
 FILLER = b"log-lost "
-"""What the last appended record begins with, before a random word. The others are empty, and so
-have one checksum: if the log lost some, that would not show."""
+"""What the last appended record begins with; a random word follows. The other appended records are
+empty, and so have the same checksum: a loss of some of them would not show."""
 MOST_FILLERS = 50_000_000
-"""The most that are appended by default: a wrong offset must not fill a disk."""
+"""The most records appended by default: a wrong offset must not fill a disk."""
 
 
 def named_offsets(
     committed: Mapping[int, SourceCommit | None], cutoff: Cutoff, newest: Published,
     notes: LadderLog, heads: Iterable[tuple[str, CheckpointHead]], place: Place,
 ) -> dict[int, int]:  # fmt: skip
-    """By partition, the offset after all that anything names: the estimators' offsets, what was
-    last published, the `heads` of checkpoints by ladder, and others."""
+    """By partition, the offset after all that anything names. `committed`: the estimators' offsets.
+    `newest`: what was last published. `heads`: the heads of checkpoints, with their ladders."""
     found = {p: each.offset if each is not None else 0 for p, each in committed.items()}
     home = cache(lambda ladder: partition_of(ladder, len(found)))
     for ladder, offset in chain(
@@ -88,11 +88,11 @@ class Closing:
         self, lost: Collection[int], place: Place, ladders: Ladders, newest: Published,
         reach: Mapping[int, int],
     ) -> None:  # fmt: skip
-        """`newest`: what was last published of the players. `reach`: as `named_offsets`."""
+        """`newest`: each player's last published values. `reach`: what `named_offsets` returns."""
         self._lost, self._place, self._ladders = lost, place, ladders
         self._newest, self._reach = newest, reach
         self._ends: dict[int, int] = {}
-        """By partition that lost records, its end after the appended ones."""
+        """By partition that lost records, its end after the records were appended."""
 
     def check(self, most: int) -> None:
         """Raise Failed if more than `most` records would be appended to a partition."""
@@ -105,7 +105,7 @@ class Closing:
                 )
 
     def close(self) -> dict[int, int]:
-        """Append records beyond all offsets that something names. Returns the ends."""
+        """Append records up to all offsets that something names, and one more. Returns the ends."""
         self._place.begin_rebuild()
         self._disown()
         self._fill()
@@ -129,8 +129,9 @@ class Closing:
         return FILLER + secrets.token_hex(8).encode()
 
     def publish(self, verdicts: Verdicts, sent: Callable[[int], int]) -> None:
-        """Publish an event of each player whose belief is not what was last published, or is gone.
-        `sent`: before which offset of a partition all rounds are in the beliefs."""
+        """Publish an event of each player whose belief is not what was last published, or who has
+        no belief any more. `sent`: the offset of a partition before which all rounds are in the
+        beliefs."""
         shards = self._place.shards
         now, seen, every = datetime.now(UTC).isoformat(), set[Player](), np.ones(1, np.bool_)
         last_of = cache(lambda ladder: sent(partition_of(ladder, len(self._reach))) - 1)
@@ -188,9 +189,9 @@ class Reached:
 
     applied: dict[int, int]  # By shard, the offset before which all parts are published.
     sent: dict[int, int]
-    """By partition of `round-completed`, before which offset all rounds were sent."""
-    lost: Mapping[int, str]  # By partition of `round-completed` that lost records, the reason.
-    is_torn: bool = False  # Whether any log lost records: then each round before `sent` counts.
+    """By partition of `round-completed`, the offset before which all rounds were sent."""
+    lost: Mapping[int, str]  # The reason for each partition of `round-completed` that lost records.
+    is_torn: bool = False  # Whether a log lost records. Then each round before `sent` counts.
 
     @property
     def warning(self) -> str:
@@ -213,9 +214,9 @@ def reached(
     applied: Mapping[int, int | None], part_ends: Sequence[int],
     committed: Mapping[int, SourceCommit | None], found: Mapping[int, SourceTail],
 ) -> Reached:  # fmt: skip
-    """How far the log was sent and applied, by the committed offsets of the updaters by shard and
-    the estimators by partition (None: never committed), the ends of the shards, and what is `found`
-    at the committed offsets of partitions."""
+    """How far the log was sent and applied. `applied`, `committed`: the committed offsets of the
+    updaters by shard, and of the estimators by partition; None: never committed. `part_ends`: the
+    ends of the shards. `found`: by partition, what the log has at the committed offset."""
     g = {shard: offset or 0 for shard, offset in applied.items()}
     known = {p: each for p, each in committed.items() if each is not None}
     sent = {p: known[p].offset if p in known else 0 for p in committed}

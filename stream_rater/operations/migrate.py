@@ -73,7 +73,7 @@ def _digest(data: bytes) -> bytes:
 
 
 class StoreDifference(NamedTuple):
-    """The players whose beliefs are only in the first store, only in the second, or differ."""
+    """The players whose beliefs are only in the first store, only in the second, or not equal."""
 
     missing: list[Player]
     surplus: list[Player]
@@ -103,7 +103,7 @@ def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) ->
 
 
 class Migration:
-    """The steps from one place to another."""
+    """The steps that copy a log from one place to another and replay it there."""
 
     def __init__(
         self, source: Place, target: Place, ladders: Ladders, pseudonym: Pseudonym | None,
@@ -114,10 +114,10 @@ class Migration:
         self._pseudonym, self._outcome = pseudonym, outcome
         self._corrected: frozenset[str] = frozenset()  # The ladders with corrections.
         self._newest: Mapping[Player, LastPublished] = {}
-        """What the newest event of each player says, under the new name."""
+        """What the newest event of each player in the old place says, under the new name."""
         self.ends: Sequence[int] = ()  # The end of each partition of the rounds.
         self.keys: dict[tuple[int, bytes | None], None] = {}
-        """The partition and the key of each event of the player in the old place, each once."""
+        """The partition and key of each event of the player in the old place; each pair once."""
 
     # --- 1 ---
 
@@ -127,14 +127,14 @@ class Migration:
         source = self._source
         for each in (source, self._target):
             each.check_idle()
-        if self._pseudonym is None:  # else `successor` has checked them
+        if self._pseudonym is None:  # otherwise, `successor` has checked them
             source.check_ratings()
         check_kernel(source.kernel())
         corrections = checks.agreed(source, self._ladders, self._outcome).corrections
         self._corrected = frozenset(corrections)
         if self._pseudonym is not None:
             check_none_deferred(corrections)
-        for _ in source.standings():  # those of each season are whole
+        for _ in source.standings():  # raises an error unless each season is complete
             pass
         self.ends = source.check_finished()
 
@@ -145,7 +145,7 @@ class Migration:
     # --- 2 ---
 
     def copy(self, mentions: Mentions) -> None:
-        """Fill the new place. Raises Failed if something has changed in the old one."""
+        """Fill the new place. Raises Failed if the old place has changed since `check`."""
         source, target = self._source, self._target
         target.begin_copy(source)
         target.append(self._rounds(mentions.verdicts))
@@ -181,7 +181,7 @@ class Migration:
             if self._target.keeps_offsets:
                 yield renamed
                 continue
-            # The player's newest events come last: they come from several partitions into one,
+            # The player's newest events are sent last: they move from several partitions into one,
             # where compaction keeps the last of each ladder.
             renamed = structs.replace(renamed, partition=home)
             *older, newest[key] = sorted(
@@ -191,7 +191,7 @@ class Migration:
         yield from newest.values()
 
     def _newest_events(self) -> Iterator[Record]:
-        """Yield the newest event of each player, for the shards of the new place."""
+        """Yield each player's newest event, with its partition in the new place."""
         shards = self._target.shards
         for each in self._source.events():
             event = rating_changed_from_json(each.value) if each.value else None
@@ -214,8 +214,9 @@ class Migration:
     # --- 3 ---
 
     def rebuild(self) -> int:
-        """Rebuild the beliefs at the new place, and return their number. Raises Failed if one, or a
-        newest event that may be read, is not that before, or if something changed somewhere."""
+        """Rebuild the beliefs at the new place, and return their number. Raises Failed if a belief
+        or a newest event (if it may be read) differs from that in the old place, or if one of the
+        places has changed since `check`."""
         source, target = self._source, self._target
         before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
         target.drop_derived()
@@ -224,7 +225,8 @@ class Migration:
         found = difference(before, after)
         if found.first is not None:
             raise Failed(f"{found}: {source.blame}: {self._outcome}")
-        # Who erases on Kafka may only write the new events.
+        # For `erase` on Kafka, the right to write the new events is enough: then they cannot be
+        # read.
         readable = self._pseudonym is None or target.keeps_offsets
         copied = _newest(target) if readable else self._newest
         for (ladder, player), _ in sorted(self._newest.items() ^ copied.items()):
@@ -242,7 +244,7 @@ class Migration:
         return digests_of(track_batches(place.beliefs(), label), self._corrected)
 
     def _renamed(self, found: Mapping[Player, T]) -> dict[Player, T]:
-        """The same under the new name of the player."""
+        """The same mapping, with the new name of the player."""
         pseudonym = self._pseudonym
         if pseudonym is None:
             return dict(found)
@@ -251,7 +253,8 @@ class Migration:
 
 
 def _newest(place: Place) -> Mapping[Player, LastPublished]:
-    """What each player's newest event says: the one with the greatest `offset`, wherever it is."""
+    """What the newest event of each player says: the one with the greatest `offset`, in whatever
+    partition it is."""
     return last_published(
         rating_changed_from_json(each.value) for each in place.events() if each.value
     )
@@ -273,13 +276,14 @@ def mentions_in(place: Place, ladders: Ladders, pseudonym: Pseudonym | None) -> 
 def validated(
     place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str
 ) -> Iterator[tuple[list[Record], list[bool]]]:
-    """As `AcceptedRecords.batches` of all rounds of a place, with a progress bar."""
+    """The batches of `AcceptedRecords` of all rounds of a place, with a progress bar."""
     log = AcceptedRecords(ladders, place.settings.duplicate_window, place.partitions, verdicts)
     return log.batches(track(place.all_rounds(), label, sum(place.ends())))
 
 
 def check_kernel(begun_by: int) -> None:
-    """Raise Failed if the ratings go back to another kernel version: a rebuild computes others."""
+    """Raise Failed if the ratings go back to another kernel version than this release's: a rebuild
+    would compute other ratings. `begun_by`: the version that they go back to."""
     if begun_by != KERNEL_VERSION:
         raise Failed(
             f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "

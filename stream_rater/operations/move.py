@@ -1,9 +1,9 @@
 """`stream-rater move`: moves a data file, or the topics of another Kafka, to Kafka and Redis
 (`migrate`). `stream-rater backup`: copies a data file while a process may write to it.
 
-The new topics and Redis must be empty. Redis is marked as half of a move, which all refuse, until
-what was copied is compared. Then the old place is marked as moved, so that no round is rated in two
-places. It does not change before: until then it can be used on, or moved again.
+The new topics and Redis must be empty. Redis is marked as that of an unfinished move, and no
+process uses it, until the copy is compared. Then the old place is marked as moved, so that no round
+is rated in two places. Before that it does not change: it can still be used, or moved again.
 """
 
 from contextlib import closing
@@ -21,8 +21,9 @@ from stream_rater.runtime.progress import counted
 
 
 def move(settings: Settings, old: Settings, *, from_kafka: bool) -> None:
-    """Move a data file, or with `from_kafka` topics and ratings, from the place of the settings
-    `old` to that of `settings`, on Kafka. Raises BadConfiguration or Failed."""
+    """Move the ratings and the log from the place of the settings `old` to that of `settings`,
+    which is on Kafka. `old` names a data file or, with `from_kafka`, topics and a Redis. Raises
+    BadConfiguration or Failed."""
     if from_kafka:
         _check_apart(settings, old)
     ladders = ladders_of_settings(settings)
@@ -57,7 +58,8 @@ def move(settings: Settings, old: Settings, *, from_kafka: bool) -> None:
 
 
 def _check_apart(settings: Settings, old: Settings) -> None:
-    """Raise BadConfiguration if topics cannot be moved from `old` to `settings`."""
+    """Raise BadConfiguration unless `settings` names other topics and another Redis than `old`, and
+    the same duplicate window."""
     if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
         raise BadConfiguration(
             f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
@@ -77,9 +79,10 @@ def _check_apart(settings: Settings, old: Settings) -> None:
 
 
 def backup(path: Path, to: Path) -> str:
-    """Copy a data file as it is at one instant to a new file, which has its name once it is whole,
-    on the disk and checked. Returns a line about it. Raises Failed."""
-    from stream_rater.places.file import FilePlace  # `move` between Kafkas needs no LMDB
+    """Copy a data file as it is at one instant to a new file, and check the copy. The copy has its
+    name only once it is complete, checked and on the disk. Returns a line about it. Raises
+    Failed."""
+    from stream_rater.places.file import FilePlace  # not above: `move` between Kafkas needs no LMDB
 
     with named_failures():
         _check_free(to)

@@ -1,5 +1,5 @@
 """`stream-rater predict`: predicts how likely sides are to win a round, and which ratings a result
-would change. It writes nothing, and only `from_redis` needs the packages of the service."""
+would change. The command writes nothing. Only `from_redis` needs the packages of the service."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -27,16 +27,16 @@ from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
-NO_VALUE = "-"  # Stands for a side that did not finish, or has no seat or score.
+NO_VALUE = "-"  # The word for a side that did not finish, or has no seat or score.
 
 
 class RoundQuestion(NamedTuple):
-    """A question about a round. The lists have one value for each side."""
+    """A question about a round. Each list has one value for each side."""
 
     sides: list[tuple[str, ...]]  # The players of each side.
-    teams: int | None  # How many even teams are dealt; None leaves the sides as given.
-    ranks: list[int | None] | None  # None for a side that did not finish, or for no result.
-    variance_factor: float  # Multiplies the variance of a side's performance.
+    teams: int | None  # The number of even teams to form; None: the sides are given.
+    ranks: list[int | None] | None  # None without a result, or for a side that did not finish.
+    variance_factor: float  # The factor of the variance of a side's performance.
     seats: list[str | None]
     scores: list[float | None]
 
@@ -110,7 +110,8 @@ def from_file(
 
 def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> RoundPrediction:
     """Answer by the ratings of a place. Raises BadConfiguration if the ladders file is not that of
-    the workers, and Failed if there are no ratings, they are behind, or a player was removed."""
+    the workers, and Failed if there are no ratings, if they are not up to date, or if a player was
+    removed."""
     from stream_rater import places
     from stream_rater.places import live_beliefs
 
@@ -238,15 +239,15 @@ def _side(place: str, text: str) -> tuple[str, ...]:
 
 
 class _Words(NamedTuple):
-    """An option with a word for each side, or NO_VALUE."""
+    """An option whose value is a list of words, one for each side."""
 
     option: str
     is_valid: Callable[[str], object]
     convert: Callable[[str], Any]
-    wanted: str  # The end of the error text.
+    wanted: str  # The end of the error's text: what a word must be.
 
     def of(self, text: str, sides: int) -> list[Any]:
-        """The values in the option's text; None for NO_VALUE. Raises BadConfiguration."""
+        """The values in the text of the option; None for NO_VALUE. Raises BadConfiguration."""
         words = text.split(",")
         if len(words) != sides:
             raise BadConfiguration(

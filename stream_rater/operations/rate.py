@@ -1,4 +1,4 @@
-"""`stream-rater rate` and `convert`: rates a file offline, or writes a table as JSON lines."""
+"""`stream-rater rate` and `convert`: rate a file offline, and write a table as JSON lines."""
 
 import base64
 import csv
@@ -43,8 +43,9 @@ def rate(
 ) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
     standard output) in this form, or as the table `ratings` into a database of SQLite, and each
-    rating change to `changes` if it is given. `records`: whether lines include beliefs' bytes.
-    `cores`: None for all. Warns of surprising parameters. Raises BadConfiguration or Failed."""
+    rating change to `changes` if it is given. `records`: whether the lines include the bytes of
+    beliefs. `cores`: None for all. Warns of parameters whose effect may surprise. Raises
+    BadConfiguration or Failed."""
     for written in filter(None, (out, changes, database)):
         input_file.check_writable(written, path)
     if out is not None and changes is not None:
@@ -124,7 +125,8 @@ def rate_file(
     cores: Cores = ONE_CORE,
 ) -> RatedFile:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
-    is given. Raises OSError, EOFError or zlib.error, or BadConfiguration about a table."""
+    is given. Raises OSError, EOFError or zlib.error if a file cannot be read or written, and
+    BadConfiguration with a question about the columns of a table."""
     file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
     mistakes = file.mistakes
 
@@ -175,9 +177,9 @@ def rating_lines(ladder: str, pool: Pool, *, records: bool = False) -> list[Rati
 
 
 def convert(path: Path, out: Path, reading: Reading) -> None:
-    """Write the rounds of a table to `out` as JSON lines, in order of time, compressed if its name
-    ends in .gz; `-` is standard output. Raises BadConfiguration about a column, or Failed if rows
-    were rejected, here or as rounds; all others are written."""
+    """Write the rounds of a table to `out` as JSON lines, in order of time. A name that ends in .gz
+    is compressed; `-` is standard output. Raises BadConfiguration with a question about a column.
+    Raises Failed if rows were rejected, here or as rounds; all others are written."""
     if not is_table(path):
         raise BadConfiguration(f"{path}: no table: its name must end in {', '.join(SUFFIXES)}")
     if is_table(out):

@@ -1,5 +1,5 @@
-"""`stream-rater rebuild`: computes the ratings of a place again from its log. Those of a data file
-go to a copy, which takes its place once they are compared with a replay of the log."""
+"""`stream-rater rebuild`: computes the ratings of a place again from its log. For a data file, they
+are computed in a copy, which replaces the file once they are compared with a replay of the log."""
 
 import sys
 import time
@@ -37,8 +37,8 @@ def rebuild(
     settings: Settings, *, replace: bool, cores: int | None = None, fill: int | None = None
 ) -> None:
     """Replay the log into a place, which must have no ratings unless `replace` is given. `cores`:
-    None for all. `fill`: the most records that are appended to a partition that lost some; None:
-    MOST_FILLERS. Raises BadConfiguration or Failed."""
+    the number of cores; None: all. `fill`: the most records that are appended to a partition that
+    lost some; None: MOST_FILLERS. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
     startup.configure()
@@ -59,7 +59,7 @@ def rebuild(
 
 
 def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
-    """Unless `replace`, raise BadConfiguration for ratings, or another ladders file."""
+    """Unless `replace`, raise BadConfiguration for ratings, or for another ladders file."""
     if replace:
         return
     if ratings := place.ratings():
@@ -70,7 +70,7 @@ def _check_new(ladders: Ladders, replace: bool, place: Place) -> None:
 
 
 def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> None:
-    """Compare the ratings in a rebuilt copy of a file with a replay, if all of its log is rated."""
+    """Compare a rebuilt file's ratings with a replay of its log, if all of that is rated."""
     done = copy.progress()
     behind = sum(copy.ends()) - sum(done.rated) + sum(done.part_ends) - sum(done.applied)
     if not behind:
@@ -85,7 +85,7 @@ def _compare(copy: Place, name: str, ladders: Ladders, cores: int | None) -> Non
 
 
 def unproven_warning(offsets: Collection[int]) -> str:
-    """The warning about pending parts, of rounds at these offsets, with other evidence."""
+    """The warning about pending parts with other evidence. `offsets`: those of their rounds."""
     return (
         f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
         "be applied, and were computed from other beliefs or by other parameters than these: start "
@@ -97,8 +97,8 @@ def unproven_warning(offsets: Collection[int]) -> str:
 def rebuild_from_log(
     place: Place, ladders: Ladders, cores: int | None = None, fill: int | None = None
 ) -> rebuild_store.Rebuilds:
-    """Rebuild the beliefs, and write ladder events with the parameter histories and the corrections
-    of this replay. The beliefs stay marked as unfinished. Raises Failed."""
+    """Rebuild the beliefs from the log. Then write ladder events with the parameter histories and
+    the corrections of this replay. The beliefs stay marked as unfinished. Raises Failed."""
     try:
         work = _rebuild(place, ladders, Cores.of(cores), fill or MOST_FILLERS)
     except (UnknownPart, Misplaced, rebuild_store.StoreInUse) as error:
@@ -122,8 +122,9 @@ def rebuild_from_log(
 
 def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild_store.Rebuilds:
     """Read the whole log, mark the shards, and replace the beliefs. Nothing changes before the
-    marks are written, unless the rounds lost records (`lost_rounds`). From then on workers refuse
-    the beliefs, which are deleted after the marks, until a rebuild has run to its end."""
+    marks are written, unless the rounds lost records (`lost_rounds`). From the marks on, workers
+    refuse the beliefs until a rebuild has run to its end. Only after the marks are the old beliefs
+    deleted."""
     of_updaters, of_estimators = place.applied(), place.commits()
     parts_start, ends = place.part_bounds()
     known = {p: each.offset for p, each in of_estimators.items() if each and each.offset}
@@ -191,7 +192,7 @@ def _closing(
 
 
 def _published(place: Place) -> Iterator[RatingChanged]:
-    """Yield each published event. One without a value is skipped: its player was erased."""
+    """Yield each published event. An event without a value is left out: its player was erased."""
     for each in track(place.events(), "ratings"):
         if each.value:
             yield rating_changed_from_json(each.value)
@@ -227,8 +228,8 @@ def replayed(
 
 
 def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> None:
-    """Raise Failed if parts were deleted between the updaters' committed offset of a shard,
-    `applied`, and its first offset, `starts`: before their events were published."""
+    """Raise Failed if parts were deleted before their events were published. `starts`: the first
+    offset of each shard. `applied`: by shard, the updaters' committed offset."""
     if at := {s: start for s, start in enumerate(starts) if start > applied[s]}:
         each = (f"shard {s} starts at {at[s]}, after the committed offset {applied[s]}" for s in at)
         raise Failed(
@@ -238,7 +239,8 @@ def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> N
 
 
 def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
-    """Raise StoreInUse if a record was written between the `ends` that were read and the marks."""
+    """Raise StoreInUse if a record was written to a shard between the last record that was read and
+    the mark. `ends`: the end of each shard when it was read."""
     for shard, offset in marks.items():
         if offset != ends[shard]:
             raise rebuild_store.StoreInUse(
@@ -248,8 +250,8 @@ def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
 
 
 def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
-    """Raise Failed if a shard with parts has no committed offset (None): the updaters publish all
-    events after it, and without it would publish some a second time."""
+    """Raise Failed if a shard with parts has no committed offset (None). The updaters publish all
+    events after this offset; without it they would publish some a second time."""
     for shard, offset in published.items():
         if offset is None and shard in with_parts:
             raise Failed(
@@ -264,7 +266,7 @@ def check_committed(
     finished: Mapping[int, SourceCommit | None], ends: Sequence[int], parts_start: Sequence[int]
 ) -> None:
     """Raise Failed if parts were deleted, and a partition with rounds has no committed offset
-    (None): then only the estimators' offsets show which rounds were rated."""
+    (None): without parts, only this offset shows which rounds were rated."""
     for partition, commit in finished.items():
         if commit is None and ends[partition] and any(parts_start):
             raise Failed(

@@ -41,7 +41,7 @@ from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
 
 BATCH = 10_000  # The number of beliefs written in one call.
-AT_ONCE = 50_000  # About how many players are collected before their rounds are rated together.
+AT_ONCE = 50_000  # About the number of players whose rounds are rated together.
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
 
@@ -64,7 +64,7 @@ class Rebuild:
         self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
-        """The number of each configuration with started seasons, by which rounds are rated."""
+        """By pair of configuration and started seasons, the number of the pair."""
         self._cutoff = cutoff
         self._least = cutoff.least()
         self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
@@ -88,7 +88,8 @@ class Rebuild:
                 advance(each.count)
 
     def feed(self, records: Sequence[Record] | edited_log.ValidRecords) -> None:
-        """Rate rounds, and apply seeds, now or with those fed later. Raises MissingVerdicts."""
+        """Rate the rounds in records of the log, and apply the seeds and resets, now or together
+        with those fed later. Raises MissingVerdicts."""
         for each in self._log.in_order(records):
             if isinstance(each, Seed):
                 self._add_seed(each)
@@ -200,7 +201,7 @@ class Rebuild:
         return [names[number] for number in sorted(self._ladders)]
 
     def beliefs(self) -> Iterator[BeliefColumn]:
-        """Yield every belief that the store must hold, in batches. It ends `feed`."""
+        """Yield every belief that the store must hold, in batches. Ends the use of `feed`."""
         self._rate()
         players, traces = self._cutoff.players, self._traces
         batches: Iterable[BeliefColumn] = (
@@ -234,7 +235,7 @@ class Rebuilds:
         """`verdicts`: the verdicts on all applied corrections."""
         first, self._rebuilds, self.verdicts = rebuilds[0], rebuilds, verdicts
         self.rounds, self.updates, self.ladders = first.rounds, first.updates, first.ladders
-        self.unproven = first.unproven  # all editions have one cut-off, with its proof
+        self.unproven = first.unproven  # all editions have the same cut-off, and so the same proof
 
     @property
     def written(self) -> int:
@@ -263,8 +264,10 @@ def fill_store(
 ) -> None:  # fmt: skip
     """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
     epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises StoreInUse.
-    No intermediate state can be mistaken for a complete one: if the store goes back to one, the
-    next call to that shard finds another `applied`."""
+
+    No intermediate state can be mistaken for a complete one. If the store goes back to an earlier
+    one, the next call to that shard finds another `applied`.
+    """
     shards, before = len(marks), dict.fromkeys(marks, UNFINISHED)
     for number, batch in enumerate(beliefs, 1):
         after = UNFINISHED - 1 - number  # below VANISHED

@@ -46,8 +46,8 @@ MOST_PLACES = 20  # The largest number of places that `Mentions` stores.
 
 
 class _Codec(NamedTuple):
-    """Splits messages into fields, and keeps the bytes of each: functions that decode a message,
-    the entries of standings, or any value, and encode one."""
+    """Splits messages into fields, and keeps the bytes of each field. It has functions that decode
+    a message, the entries of standings, or any value, and a function that encodes one."""
 
     fields: Callable[[bytes], Fields]
     entries: Callable[[bytes], list[Fields]]
@@ -98,7 +98,7 @@ class Pseudonym:
         return self.record(record) is not record
 
     def record(self, record: Record) -> Record:
-        """A record of `round-completed` with the new name; the same object without the player."""
+        """A record with the new name; the same object if it does not name the player."""
         value = record.value or b""
         if self._bytes not in value and b"\\" not in value:  # escapes may hide the id
             return record
@@ -134,7 +134,7 @@ class Pseudonym:
         return sum(self._word(each) is not None for each in _texts(whole))
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
-        """Put the new name into those of these fields that name the player, if any does."""
+        """Put the new name into the fields that name the player. Returns whether there was one."""
         matching = [n for n in names if n in fields and codec.anything(fields[n]) == self.player]
         fields |= dict.fromkeys(matching, Raw(codec.encode(self.name)))
         return bool(matching)
@@ -148,7 +148,7 @@ class Pseudonym:
         return found
 
     def leftover_field(self, record: Record) -> str:
-        """The field or header of a renamed record in which the id still is a word; else empty."""
+        """The field or header of a renamed record where the id is still a word; empty if none."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
             structured = STRUCTURED_IN_SEEDS if seed_records.is_seed(record) else STRUCTURED_FIELDS
@@ -184,8 +184,8 @@ class Pseudonym:
 
     def ladder_events(self, message: bytes) -> list[bytes]:
         """The messages that replace a message of `ladders-noted`, with the new name; none if it is
-        no ladder event. One that restates corrections becomes an ordinary event about them: the
-        rebuild that follows restates them, wherever that makes a difference."""
+        not a ladder event. An event that restates corrections becomes an ordinary event about them:
+        the rebuild that follows restates them, wherever that makes a difference."""
         try:
             event = _decode_ladder_event(message)
         except UNDECODABLE:
@@ -208,7 +208,7 @@ class Pseudonym:
 def _free_texts(
     codec: _Codec, value: bytes, structured: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the texts in all fields, but for `structured` ones, each with its field's name."""
+    """Yield the texts in all fields that are not `structured`, with the name of their field."""
     fields = codec.fields(value)
     free = [(name, each) for name, each in fields.items() if name not in structured]
     for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
@@ -251,7 +251,7 @@ class AcceptedRecords:
         return [(each.partition, each.offset) not in places for each in records]
 
     def batches(self, records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bool]]]:
-        """Yield records in batches, with whether each of them was accepted."""
+        """Yield the records in batches, and with each batch, whether each record was accepted."""
         left = iter(records)
         while batch := list(islice(left, AT_ONCE)):
             yield batch, self.of(batch)
@@ -267,8 +267,8 @@ class Mentions:
     accepted: int = 0
     rejected: int = 0
     conflict: str = ""  # A place where the pseudonym stands already; empty if there is none.
-    left: int = 0  # Records in which the id stands in another field, which stays as it is.
-    places: list[str] = field(default_factory=list)  # Where it stands in MOST_PLACES of them.
+    left: int = 0  # The number of records in which the id stays, in another field.
+    places: list[str] = field(default_factory=list)  # The places of the first MOST_PLACES of these.
 
     def warn(self) -> None:
         """Warn on standard error of the places where the id stays."""
@@ -280,7 +280,7 @@ class Mentions:
     def read(
         self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym | None
     ) -> None:
-        """Count the next records, (n,) `accepted` or not. `pseudonym`: None looks for no player."""
+        """Count the next records. `accepted`: (n,) flags. `pseudonym`: None counts nothing."""
         if pseudonym is None:
             return
         reverse = Pseudonym(pseudonym.name, pseudonym.player)
@@ -313,9 +313,9 @@ class Mentions:
 
 
 def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | None:
-    """A ladder and another player's name that sorts between the id and the pseudonym; None if none
-    matters. It matters where accounts are merged: if several of them stand in a round or a seed,
-    the one with the least name stays (`replay.edits`)."""
+    """A ladder and the name of another player that sorts between the id and the pseudonym; None if
+    there is no such name that matters. It matters where accounts are merged: if several of them
+    stand in a round or a seed, the one with the least name stays (`replay.edits`)."""
     for ladder, edits in verdicts.edits.items():
         edit = edits.entries.get(pseudonym.player)
         if edit is None or edit.player == pseudonym.player:
@@ -337,7 +337,8 @@ class LogRewriter:
         self._next: dict[int, int] = {}  # By partition, the offset of the next record to yield.
 
     def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
-        """Yield what replaces the next records, (n,) `accepted` or not, and fills gaps."""
+        """Yield the records that replace the next ones, and empty records for the gaps before them.
+        `accepted`: (n,) whether each was accepted."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
             if not counts:

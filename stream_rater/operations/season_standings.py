@@ -1,8 +1,10 @@
-"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended,
-as they were just before the record that starts the next one. The command replays the log to there,
-as the corrections before it edit it, and writes the listed players in pages. What it writes depends
-on the log and the ladders file alone. So it can be killed at any moment and run again, also several
-times at once: each player of a season has one record."""
+"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended.
+
+The standings of a season are those just before the record that starts the next season. The command
+replays the log to there, as the corrections before that record edit it, and writes the listed
+players in pages. What it writes depends only on the log and the ladders file. So it can be killed
+at any moment and run again, also several times at once: each player of a season has one record.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +34,7 @@ class EndedSeason(NamedTuple):
     """A season that has ended."""
 
     number: int  # Its number; 0 for the time before the first season.
-    start: int | None  # The offset of the record that starts it; None before the first season.
+    start: int | None  # The offset of the record that starts it; None for number 0.
     end: int  # The offset of the record that starts the next one.
 
 
@@ -40,8 +42,8 @@ def season_standings(
     settings: Settings, ladder: str, number: int | None, wait_s: float
 ) -> Iterator[str]:
     """Keep the standings of a ladder's season; without a number, of all that have ended and are not
-    kept. Yields a line about each. `wait_s`: how long to wait until the present log is rated.
-    Raises BadConfiguration or Failed."""
+    kept. Yields a line about each. `wait_s`: how long to wait until what is in the log now is
+    rated. Raises BadConfiguration or Failed."""
     ladders = files.ladders_of_settings(settings)
     startup.configure()
     with errors.named_failures(), places.opened(settings) as place:
@@ -105,7 +107,7 @@ def _label(ladder: str, season: EndedSeason) -> str:
 def write_standings(
     writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept
 ) -> None:
-    """Write the pages that are missing, the summary with the last one. Raises Failed."""
+    """Write the missing pages, and with the last one the summary. Raises Failed."""
     troubles, written = 0, -1
     while True:
         try:

@@ -85,9 +85,9 @@ def of_table(
     path: Path, head: SeedHead, settings: Settings, *, reading: Reading, scale: str,
     sigma: float | None, skip_invalid: bool, sends: bool,
 ) -> Plan:  # fmt: skip
-    """The plan for a table of ratings. `scale`: that of its numbers. `sigma`: that of players
-    without one, on this scale. `skip_invalid`: whether the valid rows are taken if others are not.
-    `sends`: whether the seeds go to the log. Raises BadConfiguration or Failed."""
+    """The plan for a table of ratings. `scale`: the scale of its numbers. `sigma`: the sigma, on
+    this scale, of players without one. `skip_invalid`: whether valid rows are taken if others are
+    invalid. `sends`: whether the seeds go to the log. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
@@ -133,8 +133,8 @@ def _remarks(cut: int, most: str) -> list[str]:
 
 
 def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[Terms, int]:
-    """The ladder's terms at the end of the log, and this offset; without settings, the last terms.
-    Raises BadConfiguration if there is no such ladder."""
+    """The ladder's terms at the end of the log, and the offset of this end; without settings, the
+    last terms. Raises BadConfiguration if there is no such ladder."""
     named = ladders.ladders.get(ladder)
     end = AFTER_ALL
     if settings is not None and named is not None and named.offsets != (0,):
@@ -153,8 +153,8 @@ def _planned(
     ladders: Ladders, end: int, head: SeedHead, total: int, examples: Sequence[SeedExample],
     players: Callable[[], Iterable[SeededPlayer]], remarks: Sequence[str],
 ) -> Plan:  # fmt: skip
-    """The plan, whose rows are valid. Raises Failed if its first seed is invalid by the rules of
-    the service: all have the same ladder and time."""
+    """The plan. Its rows are valid already. Raises Failed if its first seed breaks a rule of the
+    service: all seeds have the same ladder and time."""
     most_bytes = min(MOST_SEED_BYTES, ladders.limits.max_bytes)
     plan = Plan(head, most_bytes, total, examples, players, remarks)
     for message in plan.messages():
@@ -181,8 +181,8 @@ def now() -> str:
 
 
 def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
-    """Write the seeds to a file of JSON lines, `-` for standard output. `inputs`: where they come
-    from. Returns a line. Raises BadConfiguration or Failed."""
+    """Write the seeds to a file of JSON lines; `-` is standard output. `inputs`: the files that
+    they come from. Returns a line about them. Raises BadConfiguration or Failed."""
     if out != STANDARD_INPUT:
         check_writable(out, *inputs)
     count = 0
@@ -219,7 +219,7 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
 
 
 def take_back(plan: Plan, settings: Settings) -> str:
-    """Void these seeds together. Returns a line. Raises BadConfiguration or Failed."""
+    """Void these seeds together. Returns a line about that. Raises BadConfiguration or Failed."""
     ladder, reason = plan.head.ladder, f"taken back: {plan.head.source}"
     voids = [voided(ladder, each.round_id, reason, batched=True) for each in plan.messages()]
     return send([*voids, applied(ladder, reason)], settings)
@@ -232,7 +232,7 @@ def reset(
     ladder: str, player: str, sigma: float, mu: float | None, at: str, source: str, round_id: str,
     settings: Settings,
 ) -> str:  # fmt: skip
-    """Make a rating uncertain again. Returns a line. Raises BadConfiguration or Failed."""
+    """Make a player's rating uncertain again. Returns a line. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     _, end = terms_of(ladders, ladder, settings)
     given = UNSET if mu is None else mu
@@ -262,11 +262,12 @@ def reset(
 
 AT_ONCE = 100_000  # The number of players who are Python objects at the same time.
 ORDER = Key(np.uint64(0), np.uint64(0))
-"""The key of the hashes that order the players. It is no secret: none is looked up by them."""
+"""The key of the hashes that order the players. It is no secret: they are used for no lookup."""
 
 
 def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: Settings) -> Plan:
-    """The plan for the players of the ladder `source`. Raises BadConfiguration or Failed."""
+    """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
+    is not that of the workers, and Failed if there are no such players."""
     ladders = ladders_of_settings(settings)
     if source == head.ladder:
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
@@ -298,8 +299,8 @@ def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: 
 def _read(
     place: Place, rule: RatingRule, source: str, target: str
 ) -> tuple[StringColumn, Floats, Floats]:
-    """The players of the source without a belief on the target, with mu and sigma, in an order that
-    depends on the names alone. Raises Failed if there are none."""
+    """The names, mu and sigma of those players of the source who have no belief on the target.
+    Their order depends only on the names. Raises Failed if there are none."""
     names, mu, sigma, known = list[StringColumn](), list[Floats](), list[Floats](), list[Hashes]()
     for batch in progress.track_batches(place.beliefs(), "beliefs"):
         found, header = _played(batch, source)

@@ -1,5 +1,5 @@
-"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka, where
-it changes nothing. Only `tune_topic` needs the packages of the service."""
+"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka. It
+changes nothing on Kafka. Only `tune_topic` needs the packages of the service."""
 
 import sys
 from array import array
@@ -29,7 +29,7 @@ from stream_rater.runtime import progress
 from stream_rater.runtime.trials import Where, trials_on
 from stream_rater.tables.reading import AS_FOUND, Reading
 
-CURE = "tune by a file that has them"  # In an error about rounds that the log on Kafka lacks.
+CURE = "tune by a file that has them"  # The cure if the log on Kafka lacks rounds.
 DAY_S = 86_400.0
 
 
@@ -44,7 +44,8 @@ class TunedFile(NamedTuple):
     out: Path | None
 
     def conclude(self) -> None:
-        """Write the parameters to `out`, and warn of late rounds. Raises Failed for mistakes."""
+        """Write the parameters to `out`, and warn of late rounds. Raises Failed for invalid
+        lines."""
         write_rating(self.proposal, self.out)
         self.season.conclude_order()
         self.season.mistakes.conclude()
@@ -56,7 +57,7 @@ def tune_file(
 ) -> TunedFile:  # fmt: skip
     """Search the parameters of a system that are best by a measure on the first part of a file, and
     compare them with the `present` ones (None: the system's first guess) on the rest. `train`: the
-    size of the first part, as a fraction. Raises BadConfiguration or Failed."""
+    size of the first part, as a fraction of all rounds. Raises BadConfiguration or Failed."""
     if out is not None:
         check_writable(out, path)
     season = SeasonFile(path, named=present is not None and by_name([present]), reading=reading)
@@ -92,7 +93,7 @@ class TunedLadder(NamedTuple):
     proposal: TuningProposal
     system: str
     another: bool  # Whether `system` differs from the system that the ladder has now.
-    offset: int  # About the partition's end in a day: the new parameters can hold from there.
+    offset: int  # The expected end of the partition in a day: parameters can change from there.
     out: Path | None
 
     def conclude(self) -> None:
@@ -104,9 +105,10 @@ def tune_topic(
     settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None, *,
     train: float, trials: int, where: Where,
 ) -> TunedLadder:  # fmt: skip
-    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: None for
-    the present one. `train`: the size of the first part, as a fraction. Raises BadConfiguration if
-    the ladders file is not that of the workers, Failed if there are too few rounds or no trials."""
+    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: the rating
+    system; None: the ladder's present one. `train`: the size of the first part, as a fraction of
+    all rounds. Raises BadConfiguration if the ladders file is not that of the workers, and Failed
+    if there are too few rounds or no trials."""
     if out is not None:
         check_writable(out, *settings.files)
     with trials_on(where) as executor:
@@ -128,8 +130,8 @@ def tune_topic(
 def _read(
     settings: Settings, ladders: Ladders, ladder: str
 ) -> tuple[list[Session], Mapping[str, int], "GrowthForecast"]:
-    """The ladder's rounds, the numbers of its rejected records by error code, those of unknown
-    ladders among them, and the growth of its partition. Raises BadConfiguration or Failed."""
+    """The ladder's rounds, the numbers of its rejected records by error code (those of unknown
+    ladders included), and the growth of its partition. Raises BadConfiguration or Failed."""
     from stream_rater import places
     from stream_rater.operations import ladder_replay
 

@@ -1,4 +1,4 @@
-"""`stream-rater verify`: compares the ratings with a replay of the log, or this with a mirror."""
+"""`stream-rater verify`: compares ratings with a replay of the log, or the log with a mirror."""
 
 import hashlib
 import sys
@@ -30,7 +30,8 @@ NOTHING = "nothing was compared"
 
 class Sample(NamedTuple):
     """Some of the ladders that have rounds. Each ladder has a place from 0 to 1, by a hash of its
-    id. A sample of a share has those whose place is below it, as has every larger one."""
+    id. A sample has the ladders whose place is below its share, so a larger sample has them,
+    too."""
 
     share: float  # The share that was asked for.
     ladders: frozenset[str]  # The chosen ladders: at least one, if there is any.
@@ -38,13 +39,14 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, share: float, ladders: Iterable[str]) -> "Sample":
-        """The sample of this share; if no place is below it, the ladder with the first place."""
+        """The sample of this share; if that has none, the ladder with the lowest place."""
         in_order = sorted(ladders, key=lambda ladder: (place_of(ladder), ladder))
         chosen = [each for each in in_order if place_of(each) < share] or in_order[:1]
         return cls(share, frozenset(chosen), len(in_order))
 
     def described(self, players: int, all_players: int, records: int) -> str:
-        """What a sample of so many players has covered, and that it proves nothing else."""
+        """What the sample has covered, and that it proves nothing else, in words. `players`: the
+        number of its players. `records`: the number of records in the whole log."""
         return (
             f"This is a sample of {self.share:g}: {len(self.ladders):,} of "
             f"{counted(self.known, 'ladder')}, {players:,} of {counted(all_players, 'player')}, in "
@@ -77,8 +79,9 @@ def verify(
 def compared_with_replay(
     place: Place, ladders: Ladders, *, sample: float | None = None, cores: int | None = None
 ) -> str:
-    """Compare the beliefs of a place, all rated, with a replay on so many cores (None: all); of a
-    `sample`, this share of the ladders. Returns a line. Raises BadConfiguration or Failed."""
+    """Compare the beliefs of a place, all of whose log is rated, with a replay. `cores`: None for
+    all. `sample`: the share of the ladders to compare. Returns a line with the counts. Raises
+    BadConfiguration, or Failed if beliefs differ."""
     known, ends = checks.agreed(place, ladders, NOTHING), dict(enumerate(place.ends()))
     some = None if sample is None else Sample.of(sample, known.ladders)
     only, read = None if some is None else some.ladders, ends
@@ -98,7 +101,7 @@ def compared_with_replay(
 
 def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
     """A line with the counts. Prints the first players whose beliefs are missing or differ. Raises
-    Failed if there are any, or a belief that the log does not explain."""
+    Failed if there are any, or if the store has beliefs that the log does not explain."""
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_LINES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
@@ -121,8 +124,9 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
 
 # --- a mirror ------------------------------------------------------------------------------------
 
-# Beliefs, events, the ladders file and the duplicate window count offsets, so each accepted record
-# must have its own offset in the mirror. What is rejected there may differ, and so may gaps.
+# Beliefs, events, the ladders file and the duplicate window refer to offsets, so each accepted
+# record must have its own offset in the mirror. Records that are rejected there may differ, and so
+# may gaps.
 
 
 class _NoMirror(Failed):
@@ -132,8 +136,8 @@ class _NoMirror(Failed):
 
 
 def compare_mirror(settings: Settings, mirror: Settings) -> str:
-    """Compare the log with its mirror, as far as this goes, while workers may run. Returns a line.
-    Raises BadConfiguration, or Failed at the first record that differs."""
+    """Compare the log with its mirror, as far as the mirror goes; workers may run. Returns a line
+    with the counts. Raises BadConfiguration, or Failed at the first record that differs."""
     if (mirror.kafka, mirror.topic_prefix) == (settings.kafka, settings.topic_prefix):
         raise BadConfiguration(
             f"MIRROR: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
@@ -141,7 +145,7 @@ def compare_mirror(settings: Settings, mirror: Settings) -> str:
         )
     ladders = ladders_of_settings(settings)
     with named_failures(), ExitStack() as stack:
-        copy, log = (  # the copy is the older
+        copy, log = (  # the mirror is read first, so it is the older one
             _Log(stack.enter_context(places.opened(each)), ladders, settings.duplicate_window)
             for each in (mirror, settings)
         )
@@ -160,7 +164,7 @@ def compare_mirror(settings: Settings, mirror: Settings) -> str:
 
 
 class _Log:
-    """The accepted records of a place, validated by these ladders and this duplicate window."""
+    """The accepted records of the log of a place."""
 
     def __init__(self, place: Place, ladders: Ladders, window: int) -> None:
         self._place, self._ladders, self._window = place, ladders, window

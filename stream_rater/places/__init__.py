@@ -1,5 +1,5 @@
-"""The places where a log and what follows from it are: Kafka and Redis, a data file, or memory.
-`port` says what a place does. Who has settings gets the place that they name from `opened`."""
+"""The places where a log and its results are kept: Kafka and Redis, a data file, or memory. `port`
+says what a place does. `opened` returns the place that the settings name."""
 
 import sqlite3
 from contextlib import closing, suppress
@@ -35,7 +35,7 @@ def opened(settings: Settings, *, writes: bool = False) -> "closing[Place]":
 
 
 def log_to_follow(settings: Settings, data: Path | None = None) -> FollowedLog:
-    """The log of a data file, or that of the settings, as an index follows it."""
+    """The log that an index follows: that of a data file, or that of the settings."""
     if data is not None:
         from stream_rater.adapters.sqlite.followed import FileLog
 
@@ -46,8 +46,8 @@ def log_to_follow(settings: Settings, data: Path | None = None) -> FollowedLog:
 
 
 def check_not_half(settings: Settings) -> None:
-    """Raise LayoutMismatch if a move to this place is unfinished, as far as Redis says so: `serve`
-    needs none, and may have no rights there."""
+    """Raise LayoutMismatch if a move to this place is unfinished. Without access to Redis, returns
+    without a check: `serve` needs no Redis, and may have no rights there."""
     from stream_rater.adapters.redis.store import RedisStore
 
     with suppress(Denied, StoreTrouble), closing(RedisStore(settings)) as store:
@@ -56,7 +56,7 @@ def check_not_half(settings: Settings) -> None:
 
 def drop_index(settings: Settings, now_s: float) -> int:
     """Delete the index that `serve` of earlier releases kept in Redis. Returns the number of keys.
-    Raises Failed if such a process may run at this time, a Unix time in seconds."""
+    Raises BadConfiguration if such a process may still run. `now_s`: the present Unix time."""
     from stream_rater.adapters.redis import metadata
 
     return metadata.drop_index(settings, now_s)

@@ -53,7 +53,7 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
 
 
 def whole_seasons(standings: Standings) -> Standings:
-    """Yield records of past seasons. In the end, raise Failed if one has only a part of them."""
+    """Yield records of past seasons. At the end, raise Failed if a season is incomplete."""
     begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
     for message, time_ in standings:
         found = season_ended.record_of(message.key, message.value)
@@ -66,7 +66,7 @@ def whole_seasons(standings: Standings) -> Standings:
 
 
 def still_behind(records: int) -> Failed:
-    """The error of a command that has waited long enough for so many records to be rated."""
+    """The error of a command that waited in vain until this many records are rated."""
     return Failed(
         f"the workers are {counted(records, 'record')} behind: nothing was written: run it again "
         "once they have caught up, or let it wait longer, by --wait"

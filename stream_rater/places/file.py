@@ -52,7 +52,7 @@ class FilePlace(reading.DataFile, Place):
     )
 
     def __init__(self, settings: Settings, path: Path, database: Database | None = None) -> None:
-        """Open the file to read it. `database` writes to it, and ends with this; None: nothing."""
+        """Open the file to read it. `database`, if given, writes to it, and is closed with it."""
         super().__init__(path)
         self.settings, self._database = settings, database
         self.name = str(self.path)
@@ -60,11 +60,11 @@ class FilePlace(reading.DataFile, Place):
         self.notes = f"in {path}"
         self.blame = f"`stream-rater verify --data {self.path}` says whether the file was right"
         self._pruned_before: Sequence[int] = ()
-        """By shard, in a copy: before this offset only the last event of each player is kept."""
+        """By shard, in a copy: of events before this offset, only each player's last is there."""
 
     @classmethod
     def of(cls, settings: Settings, path: Path, *, writes: bool) -> "FilePlace":
-        """A data file. `writes`: lock it."""
+        """Open a data file, and lock it if `writes`."""
         database = Database.open_existing(path) if writes else None
         try:
             return cls(settings, path, database)
@@ -94,7 +94,7 @@ class FilePlace(reading.DataFile, Place):
 
     @property
     def id(self) -> str:
-        """The id of the file, which no other one has."""
+        """The id of the file. No other file has it."""
         return str(self.meta("id"))
 
     # --- what can be read of the log ---
@@ -127,7 +127,7 @@ class FilePlace(reading.DataFile, Place):
         return SeasonRows(self.path, self.id).kept(ladder)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
-        """Of the oldest events, only the last one of each player is kept."""
+        """Of the oldest events, only the last one of each player is there."""
         if topic == CHANGED:
             look, nexts = self._new_events, self.changed_ends()
         else:
@@ -153,7 +153,7 @@ class FilePlace(reading.DataFile, Place):
             yield Record(0, number, message["value"], message["headers"], key=message["key"])
 
     def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
-        """Their numbers count as offsets of one partition."""
+        """The numbers of the rejections are the offsets of a single partition."""
         positions[:] = positions or [max(0, self.last_rejection() - REJECTIONS_BACK) + 1]
         yield ()
         while True:
@@ -223,8 +223,8 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def _frozen(self) -> Iterator["FilePlace"]:
-        """The file as it is at one instant, for as long as the block takes. Of a large file this is
-        a copy beside it: a long transaction would let the write-ahead log grow."""
+        """Within the block, the file as it is at one instant. For a large file this is a copy
+        beside it: a long transaction would let the write-ahead log grow."""
         if self._database is not None or sum(self.changed_ends()) <= reading.LARGE:
             with self.snapshot():
                 yield self
@@ -242,7 +242,7 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def copied_to(self, to: Path) -> Iterator["FilePlace"]:
-        """Within the block, a copy of the file at one instant, which gets its name at the end."""
+        """Within the block, a copy of the file at one instant. At the end it is renamed to `to`."""
         with names.copying(to) as part:
             self.copy_to(part)
             with closing(FilePlace(self.settings, part)) as copy:
@@ -279,7 +279,7 @@ class FilePlace(reading.DataFile, Place):
             yield writer
 
     def append(self, records: Iterable[Record]) -> None:
-        """They keep the times at which they were received."""
+        """The records keep the times at which they were received."""
         self._log.submit_all([
             NewRound(each.partition, each.value, each.headers, each.received_s, each.key)
             for each in records
@@ -289,7 +289,7 @@ class FilePlace(reading.DataFile, Place):
         raise AssertionError("a file loses no records")
 
     def write_standings(self, messages: Standings) -> None:
-        """This file is to take the place of another one, and its name says so."""
+        """By its name, this file is going to replace another one, and so are the standings."""
         season_file.write_new(self.path, self.id, messages)
 
     def note(self, messages: Sequence[bytes]) -> None:
@@ -334,7 +334,7 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
-        """The place is a copy. Raises Unusable if another program reads the file."""
+        """The yielded place is a copy. Raises Unusable if another program reads the file."""
         self._be_alone()
         self.check_settings()
         self.check_whole()

@@ -76,7 +76,7 @@ class KafkaPlace(Place):
 
     @property
     def shards(self) -> int:
-        # Not every role may see both topics of the shards.
+        # Not every role may see both topics with shards.
         known = self.topics.parts in self._counts
         return self._count(self.topics.parts if known else self.topics.changed)
 
@@ -85,7 +85,7 @@ class KafkaPlace(Place):
         return self._counts[topic]
 
     def _find(self, *topics: str) -> None:
-        """Count the partitions of these topics, once. Raises TopicMismatch."""
+        """Count the partitions of these topics, once each. Raises TopicMismatch."""
         if not self._counts.keys() >= set(topics):
             self._counts |= zip(topics, self.admin.partitions_of(*topics), strict=True)
 
@@ -242,7 +242,7 @@ class KafkaPlace(Place):
         yield self
 
     def _left(self) -> Iterator[tuple[int, int]]:
-        """Yield, at each look, how many offsets are not rated, and how many parts not applied."""
+        """Yield, at each look, the number of offsets not rated, and of parts not applied."""
         unfinished = UnfinishedRounds(self.settings, self.admin)
         while True:
             rounds = unfinished.look(dict(enumerate(self.ends())))
@@ -410,7 +410,7 @@ class KafkaPlace(Place):
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:
-        """The place is this one. Topics that do not exist are created before."""
+        """The yielded place is this one. Missing topics are created at the start."""
         self.admin.create_topics()
         self._counts |= self.admin.check_topics()
         self.store.prepare()
@@ -443,7 +443,7 @@ class KafkaPlace(Place):
     # --- a copy of the log ---
 
     def _generation(self, prefix: str) -> "KafkaPlace":
-        """The topics of another prefix, as many as here, beside the same Redis."""
+        """The place of another prefix, with as many partitions, beside the same Redis."""
         counts = self.admin.check_topics()
         settings = structs.replace(
             self.settings, topic_prefix=prefix, partitions=counts[self.topics.rounds],
@@ -484,7 +484,7 @@ class KafkaPlace(Place):
                 new.end_rebuild()
 
     def begin_copy(self, source: Place) -> None:
-        """Create the topics. A Redis of its own is marked as half of a move."""
+        """Create the topics. If the Redis is another one, mark it as an unfinished move."""
         old = source if isinstance(source, KafkaPlace) else None
         if old is None or old.settings.redis != self.settings.redis:
             self.store.layout.mark_unfinished(source.name)
@@ -502,7 +502,7 @@ class KafkaPlace(Place):
         drop_index(self.settings)
 
     def end_copy(self) -> None:
-        """Mark Redis as that of an unfinished rebuild, no longer of a move."""
+        """Mark Redis as an unfinished rebuild, no longer as an unfinished move."""
         self.store.layout.mark_unfinished()
 
     def mark_moved(self, where: str) -> None:
@@ -521,7 +521,7 @@ class KafkaPlace(Place):
     def retire(
         self, target: Place, keys: Iterable[tuple[int, bytes | None]], *, delete: bool
     ) -> Iterator[str]:
-        """Write tombstones to the old `rating-changed`, and delete the old topics, or say how."""
+        """Write tombstones to the old `rating-changed`. Delete the old topics, or say how."""
         tombstones = (Record(partition, ANY_OFFSET, None, key=key) for partition, key in keys)
         count = Copier(self.settings, self.topics.changed).write(tombstones)
         yield f"{self.topics.changed}: {counted(count, 'tombstone')} written for the player"
@@ -545,7 +545,7 @@ class KafkaPlace(Place):
         return f"give game backends, workers and subscribers {PREFIX}TOPIC_PREFIX={prefix!r}"
 
     def _old_names(self) -> list[str]:
-        """The names of the topics. That of past seasons need not exist."""
+        """The names of the topics, with that of past seasons if it exists."""
         seasons = season_topic.topic_of(self.settings)
         exists = self.admin.partitions_if_any(seasons) is not None
         return [*self.topics.names, *([seasons] if exists else ())]

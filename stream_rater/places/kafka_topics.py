@@ -1,4 +1,4 @@
-"""What `KafkaPlace` asks of topics: unfinished rounds, room for a new generation, and sections."""
+"""What `KafkaPlace` asks about topics: unfinished rounds, whether a copy fits, and descriptions."""
 
 import re
 import time
@@ -79,8 +79,9 @@ OUT_OF_REACH = (
 def check_free(
     settings: Settings, admin: Admin, option: str, partitions: Mapping[str, int], old: str
 ) -> None:
-    """Raise BadConfiguration if a topic of the settings has or had records, or another number of
-    partitions than `old` has by `partitions`. `option`: what names the prefix."""
+    """Raise BadConfiguration if a topic of the settings has or had records, or has not as many
+    partitions as `partitions` says. `option` is what names the prefix, `old` what has these
+    numbers."""
     prefix = settings.topic_prefix
     if not TOPIC_NAME.fullmatch(prefix):
         raise BadConfiguration(
@@ -102,7 +103,8 @@ def check_free(
 
 
 def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
-    """Raise BadConfiguration if a new topic, of these settings, may hold smaller records only."""
+    """Raise BadConfiguration if the largest record of a new topic may be smaller than an old
+    one's."""
     for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
         size, needed = size_of(new.configuration(topic)), size_of(old.configuration(twin))
         if size < needed:
@@ -114,8 +116,8 @@ def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
 
 
 def section_of(admin: Admin, topic: str, group: str, applied: Sequence[int]) -> Section:
-    """A topic. `group` reads it, or is empty. `applied`: how far Redis has applied each partition;
-    empty if it has no such topic."""
+    """The section of a topic. `group` reads the topic; empty: none. `applied`: the offset before
+    which Redis has applied each partition; empty if that is not kept for the topic."""
     copies = admin.copies(topic)
     count = len(copies)
     starts, ends = admin.starts(topic, count), admin.ends(topic, count)

@@ -18,7 +18,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 REFRESH_S = 1.0  # The time after which the ladder events and the partitions are looked at again.
-NEW_LADDER_S = 0.1  # The same if a ladder is not known: its first round may have come since then.
+NEW_LADDER_S = 0.1  # The same for a ladder that is unknown: its first round may be new.
 NOTHING_PUBLISHED: Mapping[str, int] = {}
 
 
@@ -50,7 +50,7 @@ class LiveBeliefs:
     def __init__(
         self, ladders: Ladders, place: Place, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Ask `place` for nothing yet."""
+        """Makes no request to `place`."""
         self._ladders, self._place, self._clock = ladders, place, clock
         self._ladder_log, self._looked_s = LadderLog(), -math.inf
         self._edits = EditsOfLadders()
@@ -103,7 +103,7 @@ class LiveBeliefs:
         return [each.number for each in edits.started]
 
     def _prepare(self, after_s: float = REFRESH_S) -> None:
-        """Check that the workers use this store, and read new ladder events, after so long."""
+        """Unless done within `after_s`, check the store's layout, and read new ladder events."""
         if self._clock() > self._looked_s + after_s:
             self._place.look()
             self._ladder_log, self._ends = self._place.ladder_log(), self._place.ends()

@@ -1,8 +1,6 @@
-"""A place in this process, for tests: the log and the store of `adapters.memory`.
-
-It has no locks and no other process. A test may put a log with any history into it, and stop what
-it does after any call (`on_write`).
-"""
+"""A place in this process, for tests: the log and the store of `adapters.memory`. It has no locks,
+and no other process uses it. A test may put a log with any history into it, and may interrupt a
+command before any method that writes (`on_write`)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +46,8 @@ class MemoryPlace(Place):
         """`on_write` is called with the name of each method that writes, before it does."""
         self.log, self.store = log, store
         self.settings = Settings() if settings is None else settings
-        self.past: list[tuple[season_ended.Message, str]] = []  # `season-ended`, with times.
+        self.past: list[tuple[season_ended.Message, str]] = []
+        """Records of `season-ended` with their times."""
         self.moved, self._on_write = "", on_write
         self._epochs = 0
 

@@ -1,13 +1,13 @@
-"""What commands, the API and the index need of the place of a log and of what follows from it.
+"""The interface of a place: what commands, the API and the index need of a log and its results.
 
-There is one log, `round-completed`, and what follows from it: parts, events, rejections, notes of
-ladders, standings of past seasons, and beliefs. A place has all of them. The words are those of
-Kafka, and each place gives them its nearest meaning; where they differ, the method says so.
+There is one log, `round-completed`, and what follows from it: parts, events, rejections, ladder
+events, standings of past seasons, and beliefs. A place has all of them. The names are those of
+Kafka; another place has what comes closest, and its methods say where it differs.
 
-What no place can promise for another one is not here: a data file is locked for as long as it is
-open to write, and one transaction holds all of it, while on Kafka and Redis only the marks of a
-rebuild, the look at the groups and the order of writes keep two processes apart. So a rebuild
-writes in the order of `protocol.md`, on every place.
+The interface has nothing that only some places can promise. A data file is locked as long as it is
+open to write, and one transaction covers all of it. On Kafka and Redis, two processes are kept
+apart only by the marks of a rebuild, a look at the consumer groups, and the order of writes. So a
+rebuild writes in the order of `protocol.md` on every place.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,8 @@ from stream_rater.replay.log_reading import LogReader
 
 CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
-Actions = Mapping[type, Callable[[Any], Any]]  # By the type of an effect, what performs it.
+Actions = Mapping[type, Callable[[Any], Any]]
+"""By the type of an effect, the function that performs it."""
 NO_CHECKPOINTS: Actions = {
     ladder_checkpoints.Checkpoints: lambda _: {},
     ladder_checkpoints.ReadPiece: lambda _: None,
@@ -37,27 +38,29 @@ NO_CHECKPOINTS: Actions = {
     ladder_checkpoints.KeepCheckpoint: lambda _: True,
     ladder_checkpoints.DropCheckpoint: lambda _: True,
 }
-"""Of a correction job that finds no checkpoint and writes none, but may believe that it does."""
+"""The actions for a correction job without checkpoints: it finds none, and its writes do
+nothing."""
 
 Beliefs = Iterator[list[tuple[Player, bytes]]]
 """Batches of players with their encoded beliefs. A player may come twice."""
-FailureHook = Callable[[str], None]  # Receives why something failed.
+FailureHook = Callable[[str], None]  # Receives the reason of a failure.
 Standings = Iterable[tuple[season_ended.Message, str]]
 """Records of `season-ended`, with their times (RFC 3339)."""
-Submitter = Sender  # Appends rounds, seeds and corrections to the log, as senders do.
+Submitter = Sender  # Appends rounds, seeds and corrections to the log.
 
 
 class Section(NamedTuple):
     """A part of what `inspect` says about a place."""
 
     title: str
-    columns: Mapping[str, Sequence[object]]  # By name, the value for each partition.
+    columns: Mapping[str, Sequence[object]]
+    """By its title, the values of a column, one for each partition."""
     rows: Sequence[int]  # The partitions that are shown.
     remarks: Sequence[str] = ()
 
 
 class Cures(NamedTuple):
-    """What to do after a failure of `erase`, by what it was doing."""
+    """The remedies for a failure of `erase`, by the step that failed."""
 
     copying: str
     rebuilding: str
@@ -68,10 +71,10 @@ class SeasonWriter(Protocol):
     """Writes the standings of one season."""
 
     def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End every other writer of the season, without locks. Returns written pages by number."""
+        """End other writers of the season, where no lock does. Returns written pages by number."""
 
     def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
-        """Write a page in one transaction. After a Trouble it may be written: begin again."""
+        """Write a page in one transaction. After a Trouble its outcome is unknown: begin again."""
 
 
 def event_record(event: ports.Event, offset: int = ANY_OFFSET) -> Record:
@@ -83,15 +86,16 @@ class Place(ABC):
     """A log and what follows from it. It is for one thread. The methods raise LogTrouble,
     StoreTrouble, Denied, TopicMismatch, LayoutMismatch or Unusable, and say where they raise more.
 
-    What is not abstract is so of a place without servers, and without another process that
-    writes."""
+    The methods that are not abstract suit a place without servers to which no other process
+    writes.
+    """
 
     settings: Settings
     name: str  # What messages call it.
-    later: str  # When what is appended is rated, for the end of a message; empty if it is at once.
-    notes: str  # Where its ladder events are, for the middle of a message.
+    later: str  # The end of a message: when appended records are rated; empty if at once.
+    notes: str  # The part of a message that says where the ladder events are.
     keeps_offsets: bool  # Whether events that are copied to it keep their offsets and shards.
-    blame: str  # What was wrong if a replay does not compute its beliefs, in words.
+    blame: str  # The explanation if a replay does not compute the same beliefs.
     out_of_reach: str  # What an erasure here does not reach, in words.
 
     @property
@@ -102,7 +106,7 @@ class Place(ABC):
     @property
     @abstractmethod
     def shards(self) -> int:
-        """The number of partitions of the two topics by player."""
+        """The number of shards: partitions of `performance-estimated` and of `rating-changed`."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -118,7 +122,7 @@ class Place(ABC):
         """The end of each partition of `round-completed`, whether transactions are open or not."""
 
     def end_of(self, ladder: str) -> int:
-        """The end of a ladder's partition, as of the first call."""
+        """The end of a ladder's partition. It may be that of the first call."""
         return self.ends()[partition_of(ladder, self.partitions)]
 
     def stable_end(self, partition: int) -> int:
@@ -127,7 +131,7 @@ class Place(ABC):
 
     @abstractmethod
     def rounds(self, partition: int, end: int) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` before an offset, in order."""
+        """Yield the records of a partition of `round-completed` before offset `end`, in order."""
 
     def all_rounds(self) -> Iterator[Record]:
         """Yield all records of `round-completed`. Those of each partition come in order."""
@@ -136,8 +140,8 @@ class Place(ABC):
 
     @abstractmethod
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
-        """Reads the records of `round-completed` again and again, also in other processes.
-        `ends`: the ends of the partitions that are read; None: of all, now."""
+        """A reader that can read `round-completed` repeatedly, also in other processes. `ends`: the
+        ends of the partitions that are read; None: the present ends of all."""
 
     @abstractmethod
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
@@ -149,15 +153,15 @@ class Place(ABC):
 
     @abstractmethod
     def events(self) -> Iterator[Record]:
-        """Yield the records of `rating-changed` that are kept, those of each partition in order; a
-        player's may be in several."""
+        """Yield the records of `rating-changed` that are kept, those of each partition in order. A
+        player's events may be in several partitions."""
 
     @abstractmethod
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
     ) -> tuple[list[bytes | None], int]:
-        """The values of the last events of a shard with this key, at most `count`, oldest first;
-        and the offset down to which the shard was searched. The search ends early after
+        """The values of the last events of a shard with this key, at most `count`, oldest first.
+        Also the offset down to which the shard was searched: the search ends early after
         `within_s`."""
 
     @abstractmethod
@@ -169,7 +173,7 @@ class Place(ABC):
         """Yield the messages of `ladders-noted`."""
 
     def rejected_to(self) -> Iterator[tuple[int, int]]:
-        """Yield the partition and the next offset of rejections, at least of the last ones."""
+        """Yield partition and `next_offset` of rejections, at least each partition's last."""
         return iter(())
 
     @abstractmethod
@@ -187,21 +191,22 @@ class Place(ABC):
 
     @abstractmethod
     def follow_rejections(self, positions: list[int]) -> Iterator[Sequence[RejectedRecord]]:
-        """Yield rejections as they come, and nothing where none has come for a while. Nothing comes
-        first, too: whatever is rejected after that will be yielded.
+        """Yield rejections as they come, and an empty sequence when none has come for a while. The
+        first one is empty, too: whatever is rejected after it will be yielded.
 
-        `positions`: for each partition of `round-rejected`, the offset at which to begin, which
-        then rises to where the next ones are. An empty list is filled: REJECTIONS_BACK offsets
-        before the ends. Of a partition that is added later, all is yielded.
+        `positions`: for each partition of `round-rejected`, the offset at which to begin. It is
+        raised to the next offset as rejections are yielded. An empty list is filled with the
+        offsets REJECTIONS_BACK before the ends. A partition that is added later is read from its
+        beginning.
         """
 
     @abstractmethod
     def topic(self, topic: str) -> str:
-        """What messages call CHANGED or REJECTED of this place."""
+        """How messages name the topic CHANGED or REJECTED of this place."""
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
-        """Yield what `inspect` says about the place."""
+        """Yield the sections that `inspect` prints about the place."""
 
     # --- how far the workers are ---
 
@@ -234,23 +239,23 @@ class Place(ABC):
 
     @abstractmethod
     def check_rated(self, ladder: str, wait_s: float) -> None:
-        """Wait until all that a ladder's partition has now is rated. Raises Failed if too long."""
+        """Wait until what a ladder's partition has now is rated. Raises Failed after `wait_s`."""
 
     @abstractmethod
     def at_rest(self, wait_s: float) -> "AbstractContextManager[Place]":
-        """Wait until all that is in the log is rated. Within the block, the yielded place is as it
-        is then: a file at one instant, a log with its present ends. Raises Failed if it takes too
-        long, or if nobody rates."""
+        """Wait until all that is in the log is rated. Within the block, the yielded place stays as
+        it is then: a file at one instant, a log up to its present ends. Raises Failed if it takes
+        longer than `wait_s`, or if no worker rates."""
 
     def check_idle(self) -> None:
-        """Raise Failed if a worker runs. A data file has none while it is open to write."""
+        """Raise Failed if a worker runs. While a data file is open to write, none can run."""
 
     @abstractmethod
     def check_finished(self) -> Sequence[int]:
         """The end of each partition of the rounds. Raises Failed unless all is rated and kept."""
 
     def check_unchanged(self, ends: Sequence[int]) -> None:
-        """Raise Failed if a worker has started, or a record has come behind these ends."""
+        """Raise Failed if a worker has started, or a record has arrived after these ends."""
 
     # --- the beliefs ---
 
@@ -258,7 +263,7 @@ class Place(ABC):
         """Look again at the numbers of partitions and shards, and check the layout."""
 
     def check_layout(self) -> None:
-        """Raise LayoutMismatch if the ratings are not the workers', or have other shards."""
+        """Raise LayoutMismatch if the workers use another store, or if it has other shards."""
 
     @abstractmethod
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, ports.StoredShard]:
@@ -274,30 +279,30 @@ class Place(ABC):
 
     @abstractmethod
     def kernel(self) -> int:
-        """The kernel version to which the ratings go back; this release's without any."""
+        """The kernel version of the oldest ratings; that of this release if there are none."""
 
     @abstractmethod
     def events_of(self, shard: int) -> str:
-        """What messages call the events of a shard."""
+        """How messages name the events of a shard."""
 
     @abstractmethod
     def where(self, ladder: str, player: str, shard: int, size: int) -> str:
-        """Where a belief of so many bytes is, in words."""
+        """The location and size (in bytes) of a belief, in words."""
 
     def checkpoint_actions(self, failed: FailureHook | None) -> Actions:
-        """What performs the effects of a correction job on checkpoints. `failed` receives why one
-        could not be written; None: nothing is written, and the job may believe that it is."""
+        """The functions that perform a correction job's effects on checkpoints. `failed` receives
+        why a write failed. If it is None, nothing is written, and the job does not notice."""
         return NO_CHECKPOINTS
 
     # --- appending ---
 
     @abstractmethod
     def submitter(self, *, create: bool = True) -> Submitter:
-        """Appends records as a sender does. `create`: whether missing topics are created."""
+        """The object that appends records. `create`: whether missing topics are created."""
 
     @abstractmethod
     def season_writer(self, ladder: str, season: int) -> AbstractContextManager[SeasonWriter]:
-        """Writes the standings of a season."""
+        """A context manager that yields the writer of a season's standings."""
 
     @abstractmethod
     def append(self, records: Iterable[Record]) -> None:
@@ -320,28 +325,28 @@ class Place(ABC):
 
     @abstractmethod
     def commits(self) -> Mapping[int, ports.SourceCommit | None]:
-        """By partition of the rounds, what the estimators have committed."""
+        """By partition of the rounds, what the estimators have committed; None: nothing."""
 
     @abstractmethod
     def tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
-        """By partition of the rounds, its end, and the checksum of the record before an offset."""
+        """By partition of the rounds, its end, and the checksum of the record before `offsets`."""
 
     def tails_before(self, offsets: Mapping[int, int]) -> ports.Tails:
-        """By partition of the rounds, the checksum of the record before an offset that is not 0."""
+        """By partition of the rounds, the checksum of the record before an offset other than 0."""
         known = {p: offset for p, offset in offsets.items() if offset}
         return {p: each.tail for p, each in self.tails(known).items()}
 
     @abstractmethod
     def applied(self) -> Mapping[int, int | None]:
-        """By shard, the offset that the updaters have committed."""
+        """By shard, the offset that the updaters have committed; None: none."""
 
     @abstractmethod
     def part_bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """The first offset of each shard's parts, and the end."""
+        """The first offset and the end of each shard's parts."""
 
     @abstractmethod
     def commit_rounds(self, offsets: Mapping[int, int], tails: ports.Tails | None = None) -> None:
-        """Commit offsets of the estimators with these checksums; None: those of the log."""
+        """Commit offsets of the estimators. `tails`: their checksums; None: computed by the log."""
 
     @abstractmethod
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
@@ -354,7 +359,7 @@ class Place(ABC):
 
     @abstractmethod
     def ratings(self) -> str:
-        """What messages call the ratings, if there are any; empty without."""
+        """How messages name the ratings; empty if there are none."""
 
     @abstractmethod
     def rebuilding(self, check: Callable[["Place"], None]) -> "AbstractContextManager[Place]":
@@ -390,44 +395,45 @@ class Place(ABC):
 
     @abstractmethod
     def check_new(self, option: str, source: "Place") -> None:
-        """Raise BadConfiguration if `source` cannot come here. `option` names another place."""
+        """Raise BadConfiguration if `source` cannot move here. `option` chooses another place."""
 
     @abstractmethod
     def successor(self, prefix: str) -> "AbstractContextManager[Place]":
-        """Within the block, a new place for a copy of this log, whose ratings take the place of
-        these: topics of another prefix beside the same Redis, or a new file. At the end of the
-        block the new place may be used."""
+        """Within the block, a new place for a copy of this log: topics of another prefix beside the
+        same Redis, or a new file. At the end of the block its ratings replace those of this place,
+        and it may be used."""
 
     @abstractmethod
     def begin_copy(self, source: "Place") -> None:
-        """Let this new place be filled from `source`. Nobody can use it until `end_rebuild`."""
+        """Prepare this new place to be filled from `source`. No process may use it until
+        `end_rebuild`."""
 
     @abstractmethod
     def copy_events(self, records: Iterable[Record]) -> None:
         """Append records to `rating-changed`."""
 
     def begin_parts(self, source: "Place") -> None:
-        """Commit offsets of the updaters behind which no part is pending."""
+        """Commit the updaters' offsets so that no part is pending."""
         self.commit_parts(dict.fromkeys(range(self.shards), 0))
 
     def drop_derived(self) -> None:
-        """Delete what was made from the beliefs: checkpoints, and an index of an older release."""
+        """Delete what was made from beliefs: checkpoints, and an index of an earlier release."""
         self.drop_checkpoints()
 
     def end_copy(self) -> None:
-        """Note that the copy is whole: from now on a rebuild is enough to use it."""
+        """Note that the copy is complete: a rebuild is all that it still needs."""
 
     @abstractmethod
     def mark_moved(self, where: str) -> None:
-        """Let nobody rate by this place from now on. `where`: where the log went."""
+        """Let no process rate by this place from now on. `where`: where the log is now."""
 
     @abstractmethod
     def cures(self, target: "Place") -> Cures:
-        """What to do if `erase` fails. `target`: the successor."""
+        """The remedies for a failure of `erase`. `target`: the successor."""
 
     def retire(
         self, target: "Place", keys: Iterable[tuple[int, bytes | None]], *, delete: bool
     ) -> Iterator[str]:
-        """Give the old log up, of which `target` is the erased copy, and yield lines about it.
-        `keys`: partition and key of each event of the player. `delete`: old topics are deleted."""
+        """Give up the old log, whose erased copy is `target`, and yield lines about that. `keys`:
+        partition and key of each event of the player. `delete`: whether old topics are deleted."""
         return iter(())

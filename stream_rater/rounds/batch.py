@@ -27,7 +27,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seats import NO_SEAT, SeatCodes, shifts_of
 from stream_rater.rounds.ragged import Ragged, functions_of
 
-MAX_TIME_LENGTH = 64  # The most characters of a time. It is copied to every event of the round.
+MAX_TIME_LENGTH = 64  # The most characters of a time, which is copied to every event of the round.
 MOST_INSERTED = 32  # The most entries that are sorted by insertion.
 NO_SEATS: SeatCodes = np.empty(0, np.uint64)
 NO_SCORES = np.empty(0)  # The columns of rounds in which no entry has a seat, or a score.
@@ -49,7 +49,7 @@ class RoundBatch(Ragged, gc=False):
     optional: ClassVar = {"seat": NO_SEAT, "score": math.nan}
 
     heads: Sequence[Round]
-    """(R,) the id, the ladder and the reported time of each round, which are not rated."""
+    """(R,) the id, the ladder and the reported time of each round. They do not affect ratings."""
     time: Ints  # (R,) the time of completion, Unix seconds.
     weight: Floats  # (R,) the relative weight of the round's evidence.
     ceiling: Floats  # (R,) the cap on performances; infinite for none.
@@ -62,7 +62,7 @@ class RoundBatch(Ragged, gc=False):
     place: Places  # (E,) the place of each entry: the rank as reported, or DID_NOT_FINISH.
     members: Ints  # (E,) the number of players of each entry; a team has several.
     share: Floats  # (P,) the part of the round that each player played.
-    names: StringColumn  # (P,) the ids of the players; empty in `evaluation`, which has their rows.
+    names: StringColumn  # (P,) the ids of the players; empty in `evaluation`, which uses rows.
     seat: SeatCodes = NO_SEATS
     """(E,) the number of each entry's seat (`seats`), or NO_SEAT. (0,) if no entry has one."""
     score: Floats = NO_SCORES  # (E,) the score of each entry, or NaN. (0,) if no entry has one.

@@ -41,7 +41,7 @@ class RoundDecoder:
         self._limits, self._partitions = ladders.limits, partitions
         self._terms = validation.LadderTerms(ladders, partitions)
         self.ratings = self._terms.ratings
-        """Those of the rounds decoded so far; `RoundBatch.config_index` has their indices."""
+        """The configurations of rounds so far. `RoundBatch.config_index` has indices of these."""
         self._adopted: dict[RatingConfig, int] = {}
         self._seen: dict[int, arrays.Floats] = {}
         """By configuration: its rounds of more than two sides, and the `skew` of these rounds."""
@@ -145,7 +145,7 @@ class RoundDecoder:
         self, records: Sequence[Record], arrivals: Arrivals, indices: arrays.Ints,
         rounds: batch.RoundBatch, rejections: Rejections,
     ) -> tuple[arrays.Ints, batch.RoundBatch]:  # fmt: skip
-        """Validate rounds. Returns the valid ones, and before them their records' places."""
+        """Validate rounds. Returns the indices of the valid ones' records, and the valid rounds."""
         own = arrivals if len(indices) == len(records) else arrivals.take(indices)
         rounds.config_index[:], limits = self._terms.of(rounds.heads, own.offset)
         batch.fill_from_heads(rounds)
@@ -184,7 +184,7 @@ def is_packed(record: Record) -> bool:
 
 
 def event_in(record: Record, most_bytes: int, from_message: Callable[..., E]) -> E:
-    """The correction or seed in a record, by `from_message`. Raises Invalid."""
+    """The correction or seed in a record. `from_message` decodes it. Raises Invalid."""
     value = record.value or b""
     if (invalid := too_large(record, value, most_bytes)) is not None:
         raise invalid

@@ -40,7 +40,7 @@ def _big_endian(data: Bytes, start: int, size: int) -> int:
 
 @kernel
 def _msgpack_item(data: Bytes, i: int) -> tuple[int, int]:
-    """The bytes that the item at i takes without the items in it, and the number of these."""
+    """The number of bytes that the item at i takes without the items in it, and their number."""
     c = data[i]
     if c <= 0x7F or c >= 0xE0 or 0xC0 <= c <= 0xC3:
         return 1, 0

@@ -20,7 +20,7 @@ from stream_rater.rounds import batch, depth, validation
 
 T = TypeVar("T")
 LONGEST_TEXT = 200
-"""The most characters of msgspec's text that are kept; a field's name in it may be long."""
+"""The most characters of msgspec's text that are kept. It has a field's name, which may be long."""
 
 _FIELD_CODES = (
     (re.compile(r"\.rank`"), "bad-rank"),
@@ -29,7 +29,7 @@ _FIELD_CODES = (
     (re.compile(r"\.completed_at`|`completed_at`"), "bad-time"),
     (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
 )
-"""The rejection code of a value of the wrong type, by the field: of any other one `malformed`."""
+"""The rejection code of a value of the wrong type, by the field; `malformed` for other fields."""
 
 
 class Decoded(NamedTuple):
@@ -41,7 +41,7 @@ class Decoded(NamedTuple):
 
 
 def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
-    """Decode the round in a message, in MessagePack if `packed`. Raises Invalid."""
+    """Decode the round in a message. `packed`: whether it is in MessagePack. Raises Invalid."""
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
         raise validation.Invalid("too-deep", f"nesting deeper than {max_depth}")
@@ -69,7 +69,7 @@ def _round(data: bytes, *, packed: bool) -> RoundCompleted:
 
 
 def unknown_field(data: bytes, *, packed: bool) -> str:
-    """Describe the first unknown field of a message, or else the first rank beside `dnf`."""
+    """Describe the first unknown field of a message; if none, the first rank beside `dnf`."""
     try:
         event = _decode_strictly(data, packed=packed)
     except msgspec.ValidationError as error:
@@ -83,7 +83,7 @@ def _has_rank_and_dnf(entry: Entry) -> bool:
 
 
 def shares_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first mistake in the shares of a message. There must be one, as below."""
+    """Describe the first mistake in a message's shares, with its place. There must be one."""
     for number, entry in enumerate(_round(data, packed=packed).standings):
         size, shares = len(_team(entry)), entry.shares or ()
         if entry.shares is not None and len(shares) != size:
@@ -95,7 +95,7 @@ def shares_mistake(data: bytes, *, packed: bool) -> str:
 
 
 def seat_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first seat of a message that is not valid."""
+    """Describe the first invalid seat of a message, with its place. There must be one."""
     entries = _round(data, packed=packed).standings
     number = [_seat(entry, packed=packed) for entry in entries].index(batch.BAD_SEAT)
     value = _value(entries[number].seat, packed=packed)
@@ -103,7 +103,7 @@ def seat_mistake(data: bytes, *, packed: bool) -> str:
 
 
 def score_mistake(data: bytes, *, packed: bool) -> str:
-    """Describe the first score of a message that is not valid."""
+    """Describe the first invalid score of a message, with its place. There must be one."""
     entries = _round(data, packed=packed).standings
     number = [_score(entry, packed=packed) for entry in entries].index(batch.BAD_SCORE)
     return (
@@ -116,7 +116,7 @@ MISTAKES: Final = {
     "unknown": unknown_field, "shares": shares_mistake, "seat": seat_mistake,
     "score": score_mistake,
 }  # fmt: skip
-"""The functions that describe a mistake by decoding the message again."""
+"""The functions that decode a message again to describe a mistake in it."""
 
 
 def _value(raw: object, *, packed: bool) -> str:
@@ -238,7 +238,7 @@ def _team(entry: Entry) -> Sequence[str]:
 
 
 def _shares(entry: Entry, size: int) -> Sequence[float]:
-    """The share of each of the entry's `size` players; NaN if the number of shares is wrong."""
+    """The share of each player of an entry with `size` players; NaN if their number is wrong."""
     if entry.shares is None:
         return (1.0,) * size
     return entry.shares if len(entry.shares) == size else (math.nan,) * size

@@ -36,12 +36,12 @@ from stream_rater.rating.seats import MOST_CHARACTERS, NO_SEAT, SeatCodes
 from stream_rater.rounds.batch import BAD_SEAT, NO_SCORES, NO_SEATS, RoundBatch, reported_batch
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')  # The fewest bytes that an entry takes.
-BYTES_PER_PLAYER = 8  # Room for one in so many. Large teams with shorter names go to msgspec.
+BYTES_PER_PLAYER = 8  # Room for one player per so many bytes. With more players, msgspec decodes.
 RANK_DIGITS = 10
 SHARE_DIGITS = SCORE_DIGITS = 15
 """The most decimals of a share, and the most digits of a score. With these either is a quotient of
 integers below 2**53, which is rounded correctly."""
-TEAM_DEPTH = 4  # The nesting depth of a round with a team. Without one it is a level less.
+TEAM_DEPTH = 4  # The nesting depth of a round with a team. Other rounds have one level less.
 
 SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON, MINUS, TILDE = b' ",01.\\:-~'
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
@@ -70,7 +70,7 @@ class Scanned(NamedTuple):
     seat: SeatCodes  # The number of the seat of each entry, BAD_SEAT if its name is not valid.
     score: Floats  # The score of each entry, NaN if it has none.
     details: Ints  # (1,) the bits of the details that any entry has.
-    starts: Ints  # Where the name of each player starts. The columns below are by player, too.
+    starts: Ints  # By player, as the columns below: where the name starts.
     ends: Ints
     hashes: Hashes
     share: Floats
@@ -245,7 +245,8 @@ def _share(data: Bytes, i: int) -> tuple[float, int]:
 
 @inlined
 def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
-    """The position after the list of shares at i, which has one for each player [first, last)."""
+    """The position after the list of shares at i. It must have a share for each player from `first`
+    to before `last`."""
     i = _after(data, i, OPEN_LIST)
     for p in range(first, last):
         share[p], i = _share(data, i)
@@ -255,7 +256,7 @@ def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
 
 @inlined
 def _seat(data: Bytes, i: int) -> tuple[np.uint64, int]:
-    """The number of the seat whose name begins with the quote at i, and where the name ends."""
+    """The number of the seat whose name begins with the quote at i, and the position after it."""
     end = _text_end(data, i)
     if end < 0 or end >= len(data) or data[end] != QUOTE:
         return np.uint64(NO_SEAT), NOWHERE
@@ -334,7 +335,7 @@ def _details(
 
 @inlined
 def _name(data: Bytes, quote: int, found: Scanned, p: int, key: Key) -> int:
-    """Write the name that begins with this quote as that of player p. Returns where it ends."""
+    """Write the name that begins with this quote as player p's. Returns the position after it."""
     end = _text_end(data, quote)
     if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
         return NOWHERE

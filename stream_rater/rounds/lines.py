@@ -17,7 +17,7 @@ from stream_rater.contract.record import Record
 KIND = b'"event_type"'  # The text that every line of a correction contains.
 
 FIRST_LINES, MOST_LINES = 64, 4096
-"""The most lines that are taken at once, first and later; more and more while they are short."""
+"""The most lines that are taken at first, and later. The number grows while lines are short."""
 
 
 class Arrivals(NamedTuple):
@@ -69,7 +69,7 @@ class RecordBatches(Iterable[Record]):
         self._read = read
 
     def batches(self, _: int) -> Iterable[Sequence[Record]]:
-        """The batches, whatever their size."""
+        """The batches as they were read, whatever their size."""
         return self._read()
 
     def __iter__(self) -> Iterator[Record]:
@@ -105,8 +105,8 @@ class LineReader(Iterator[Record]):
         raise StopIteration
 
     def batches(self, most_bytes: int) -> Iterator[Sequence[Record]]:
-        """Yield batches of consecutive records. A batch is a PlainRecords of at most
-        `most_bytes` bytes or of one line, or a list with maybe more bytes and corrections."""
+        """Yield batches of consecutive records. A batch is a PlainRecords of at most `most_bytes`
+        bytes or of one line; or it is a list, which may have more bytes and corrections."""
         lines = FIRST_LINES
         while values := self._take(lines, most_bytes):
             first, self._number = self._number, self._number + len(values)

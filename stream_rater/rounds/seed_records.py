@@ -33,7 +33,7 @@ from stream_rater.rounds.validation import EARLIEST, Invalid, id_mistake
 MOST_SEEDED_ROUNDS = MOST_ROUNDS - 1
 """The most rounds that may stand behind a seeded rating. At least one more must fit a record."""
 MOST_SIGMAS = 30.0
-"""The most initial sigmas of a rating from the initial mu: the grid of a belief ends beyond it."""
+"""A rating lies within so many initial sigmas of the initial mu. A belief's grid ends beyond."""
 LEAST_PART = 1e-6  # The least sigma, as a part of the initial one.
 CURE = "is the rating of another scale?"
 PRECISION = 7
@@ -52,7 +52,7 @@ class Seed:
     """A valid seed or reset of n players, as columns, with its place in the log."""
 
     kind: str  # `players-seeded` or `player-reset`.
-    head: events.Round  # Its time is the one from which on the rating counts, as reported.
+    head: events.Round  # Its time is the reported one from which on the rating counts.
     partition: int
     offset: int
     time: int  # The time from which on the rating counts, Unix seconds.
@@ -81,7 +81,7 @@ class Seed:
         return self.kind == seeds.RESET
 
     def take(self, rows: Ints, names: StringColumn | None = None) -> "Seed":
-        """These rows only, with these (len(rows),) names if they are given."""
+        """Only these rows. `names`: (len(rows),) names in place of the own ones."""
         return Seed(
             self.kind, self.head, self.partition, self.offset, self.time, self.rating,
             self.names.take(rows) if names is None else names,
@@ -220,8 +220,8 @@ class Scale(NamedTuple):
     sigma: float
 
     def to(self, target: "Scale") -> tuple[float, float]:
-        """The shift and the factor of the map to another scale, which brings newcomers to
-        newcomers: mu becomes shift + factor · mu, and sigma factor · sigma."""
+        """The map to another scale: shift and factor. It maps newcomers to newcomers: mu becomes
+        shift + factor · mu, and sigma factor · sigma."""
         return target.mu - self.mu * target.sigma / self.sigma, target.sigma / self.sigma
 
 
@@ -287,7 +287,7 @@ def _within(
 def seed_message(
     ladder: str, at: str, source: str, players: Sequence[seeds.SeededPlayer]
 ) -> SeedMessage:
-    """One seed with these players. Its time has no part in its id."""
+    """One seed with these players. Its id does not depend on its time."""
     listed = msgspec.json.encode(players)
     content = msgspec.json.encode((ladder, source)) + listed
     round_id = f"seed-{hashlib.blake2b(content, digest_size=16).hexdigest()}"

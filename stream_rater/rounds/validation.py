@@ -36,11 +36,11 @@ OUT_OF_RANGE, NO_RANK = -1, -2
 
 MIN_ENTRIES = 2
 LEAST_SHARE = 1e-6  # The smallest share. The variance of a member's evidence is divided by share^2.
-LEAST_CEILING = -1e9  # The lowest performance ceiling. The arithmetic has no room for a lower one.
+LEAST_CEILING = -1e9  # The lowest performance ceiling: the arithmetic has no room below.
 EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """The earliest time of completion, Unix seconds. An earlier one must be a mistake."""
 SHORT_ID = MAX_ID_BYTES // 4  # An id of so many characters is never longer than MAX_ID_BYTES.
-MOST_LADDERS = 10_000  # The most whose terms are cached: with a template, any name is a ladder's.
+MOST_LADDERS = 10_000  # The most ladders in the cache: with a template, any name is one.
 QUOTE_IT = "ids are texts, so quote it"  # The advice in a message about an id that is a number.
 NO_ROUND = np.empty(0, np.bool_)
 """What a rule returns if it is quick to see that no round breaks it."""
@@ -48,13 +48,13 @@ CODES = tuple(REJECTIONS)  # The error codes of rejected records.
 
 
 class Invalid(Exception):
-    """A record is rejected. The message has the place of the mistake."""
+    """A record is rejected. `code`: an error code. The message has the place of the mistake."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)  # so that it can be sent to another process
         self.code = code
         self.ladder = self.round_id = ""
-        """Of the round, as far as they could be read, cut to the length of ids."""
+        """The round's ladder and id, as far as they could be read, cut to the length of ids."""
 
     def set_round(self, ladder: str, round_id: str) -> None:
         self.ladder, self.round_id = ladder[:MAX_ID_BYTES], round_id[:MAX_ID_BYTES]
@@ -152,7 +152,7 @@ def _partition_message(c: Candidates, i: int) -> str:
 
 
 def partition_mistake(ladder: str, home: int, what: str, partition: int) -> str:
-    """The reason why a record of a ladder is rejected that is not in the ladder's partition."""
+    """The reason for rejecting a record of a ladder in another partition than the ladder's."""
     return (
         f"ladder {ladder!r} has its rounds in partition {home}, this {what} is in {partition}: the "
         "record's key must be the ladder, and a producer of librdkafka needs "
@@ -183,7 +183,7 @@ def _many_message(c: Candidates, i: int) -> str:
 
 
 def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
-    """Whether all values are from `least` to `most`: a quick check that nearly all rounds pass."""
+    """Whether all values are from `least` to `most`. Nearly all rounds pass this quick check."""
     return len(values) == 0 or bool(values.min() >= least and values.max() <= most)
 
 
@@ -215,7 +215,7 @@ def _no_players_message(c: Candidates, i: int) -> str:
 
 
 def _bad_share(c: Candidates) -> Flags:
-    """(P,) whether each share is out of range, as NaN is, where their number is wrong."""
+    """(P,) whether each share is out of range. It is NaN, and so bad, if their number is wrong."""
     share = c.rounds.share
     good: Flags = (share >= LEAST_SHARE) & (share <= 1.0)
     return ~good
@@ -227,7 +227,7 @@ def _bad_shares(c: Candidates) -> Flags:
 
 
 def _bad_values(name: str, bad: float, c: Candidates) -> Flags:
-    """(R,) whether each round has a `seat` or `score` that is not valid but used by its ladder."""
+    """(R,) whether a round's ladder uses `name`, a seat or a score, and the round has a bad one."""
     column, used = getattr(c.rounds, name), getattr(c.bounds, f"{name}s")
     if not len(column) or not used.any():
         return NO_ROUND

@@ -65,8 +65,8 @@ class Server(uvicorn.Server):
         self, application: Any, address: str, limits: ConnectionLimits,
         made_room: Callable[[str], None] = lambda cause: None,
     ) -> None:  # fmt: skip
-        """Listens at once at all addresses of the host. `made_room` gets `address` or `all` when a
-        connection is closed to make room. Raises OSError or ValueError."""
+        """Listens at once at all addresses of the host. `made_room` is called with `address` or
+        `all` when a connection is closed to make room. Raises OSError or ValueError."""
         logger = logging.getLogger("uvicorn")
         logger.addHandler(logging.NullHandler())  # errors of clients are not logged
         logger.propagate = False
@@ -154,10 +154,10 @@ class ClientConnection(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._open, self._limits = connections, limits
         self._step: asyncio.TimerHandle | None = None
-        """Of the client's request, or of making the answer."""
+        """The timer of the client's request, or of making the answer."""
         self._unread: asyncio.TimerHandle | None = None  # The timer of a client that does not read.
         self._in_head = self._in_body = False  # Whether a request's head or body is unfinished.
-        self._beside = 0  # The bytes in a row of the request that are not of its body.
+        self._beside = 0  # The bytes received in a row that belong to no body.
 
     def drop(self) -> None:
         """Close the connection at once."""
@@ -174,7 +174,7 @@ class ClientConnection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse data in pieces; too much that is not of a body ends the connection."""
+        """Parse data in pieces. Ends the connection after too much that belongs to no body."""
         while data and not self.transport.is_closing():
             if not (self._in_head or self._in_body):
                 self._beside = 0
@@ -299,12 +299,14 @@ class ClientConnection(HttpToolsProtocol):
 
 
 class OpenConnections:
-    """The open connections of a server, for one thread. One is idle while the server waits for its
-    client: for a request, or until the answer is read; busy while it is answered, or follows
-    changes. To make room, the one is closed that has been idle longest; busy ones stay."""
+    """The open connections of a server, for one thread. A connection is idle while the server waits
+    for its client: for a request, or until the answer is read. It is busy while its request is
+    answered, or while it follows changes. To make room, the connection is closed that has been idle
+    longest; busy connections stay."""
 
     def __init__(self, max_total: int, per_address: int, made_room: Callable[[str], None]) -> None:
-        """`max_total`: of all connections; `per_address`: 0: no limit. `made_room`: see Server."""
+        """`max_total`, `per_address` (0: no limit): the most connections. `made_room`: see
+        Server."""
         self._max_total, self._per_address, self._made_room = max_total, per_address, made_room
         self._address_of: dict[ClientConnection, str] = {}
         self._counts: Counter[str] = Counter()  # By address, the number of its connections.
@@ -315,7 +317,7 @@ class OpenConnections:
         return len(self._address_of)
 
     def add(self, connection: ClientConnection, address: str) -> None:
-        """A client connected. If there are too many, close an idle connection, or else this one."""
+        """Add a connection. If there are too many, close an idle one; if none is idle, this one."""
         self._address_of[connection] = address
         self._counts[address] += 1
         if self._per_address and self._counts[address] > self._per_address:

@@ -1,12 +1,12 @@
-"""Both state machines in one thread: on one data file, the engine of a standalone process, or in
-memory (`EmbeddedEngine`).
+"""Both state machines in one thread: the engine of a standalone process, which works on a data
+file, and an engine in memory (`EmbeddedEngine`).
 
 A *turn* takes the records that wait, appends them to the log, and lets the estimator and the
 updater work until each waits for records. It is one transaction of the file, which ends with one
 write to the disk. Only then the submitters get their answers, and only then subscribers see the
-events. If it fails, nothing of the turn has happened: the records wait for the next turn, and both
-machines start over, as after a crash. So steps 12 to 14 of the protocol are one transaction, and
-`applied` is the committed offset whenever the file is read.
+events. If the transaction fails, nothing of the turn has happened: the records wait for the next
+turn, and both machines start over, as after a crash. So steps 12 to 14 of the protocol are one
+transaction, and `applied` is the committed offset whenever the file is read.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 from stream_rater.pipeline.updater.updater import Updater
 
 MOST_WAITING = 20_000  # The most records that may wait for the disk.
-MOST_WAITING_BYTES = 64 * 1024 * 1024  # The most bytes of these, unless only one call waits.
+MOST_WAITING_BYTES = 64 * 1024 * 1024  # The most bytes of waiting records; one call may have more.
 MOST_TOGETHER = 5_000  # The most records that one turn appends.
 TURN_S = 0.02  # The time after which a turn ends, although a machine has more to do.
 IDLE_S = 1.0  # The longest time for which the engine waits without looking at its machines.
@@ -58,7 +58,8 @@ class Machine:
         self.on_polled: Callable[[Polled], None] = lambda _: None
 
     def advance(self, now_s: float) -> bool:
-        """Perform effects up to the next poll; False if the machine waits. Raises Trouble."""
+        """Perform effects up to the next poll; returns False if the machine waits. Raises
+        Trouble."""
         effect = self._effect
         if isinstance(effect, Poll) and now_s < self.due_s and (
             effect.no_fetch or not self.driver.has_news(effect.paused)
@@ -94,23 +95,25 @@ class _Waiting(NamedTuple):
 
 
 class Engine:
-    """Runs both machines in the thread that opened the file; others may `append` and `stop`."""
+    """Runs both machines. Other threads may call `append` and `stop`; all other methods are for the
+    thread that opened the file."""
 
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],
         on_events: Callable[[], None], on_trouble: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`on_events`: new ones are on the disk. `on_trouble`: gets why a turn failed."""
+        """`on_events` is called when new events are on the disk, and `on_trouble` with the reason
+        when a turn has failed. `clock` returns monotonic seconds."""
         self._database, self._log, self._machines = database, log, machines
         self._on_events, self._on_trouble, self._clock = on_events, on_trouble, clock
         self._queue: deque[_Waiting] = deque()
         self._waiting = self._waiting_bytes = 0
-        """Records that are not on the disk yet, and their bytes."""
+        """The number and the bytes of the records that are not on the disk yet."""
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
-        self._again_s = 0.0  # No turn begins earlier, after a failed one; monotonic seconds.
+        self._again_s = 0.0  # After a failed turn, when the next may begin (monotonic).
         self._end = log.changed_end(0)  # The end of the events for which `on_events` was called.
         self.last_turn_s = self._clock()  # When the last turn ended, monotonic seconds.
         self.trouble = ""  # Why the last turn failed; empty if it did not.
@@ -118,8 +121,8 @@ class Engine:
     # --- for other threads ---
 
     def append(self, records: Sequence[NewRecord]) -> "Future[list[RecordPlace]]":
-        """Append records. The future has their places once they are on the disk; if it is
-        cancelled, no later turn appends them. Raises Full if too many wait."""
+        """Append records. The future has their places once they are on the disk. If it is
+        cancelled, no later turn appends them. Raises Full if too many records wait."""
         answer: Future[list[RecordPlace]] = Future()
         size = sum(len(each.value) for each in records)
         with self._changed:
@@ -306,7 +309,7 @@ class EmbeddedEngine:
 
 # --- appending rounds that clients send, for the event loop of a process -------------------------
 
-ACKNOWLEDGED_S = 10.0  # When a record must be on the disk. After that its outcome is unknown.
+ACKNOWLEDGED_S = 10.0  # The time for a record to reach the disk. Then its outcome is unknown.
 
 
 class RoundLog(Protocol):
@@ -330,7 +333,7 @@ class RoundLog(Protocol):
         """The end of a partition, as far as it is known. The true end may be greater."""
 
     async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
-        """Append records, in order. Returns their outcomes, in bounded time."""
+        """Append records, in this order. Returns their outcomes within a limited time."""
 
 
 def round_log_of(settings: Settings, trouble: Callable[[str], None]) -> RoundLog:
@@ -341,7 +344,7 @@ def round_log_of(settings: Settings, trouble: Callable[[str], None]) -> RoundLog
 
 
 class FileRoundLog:
-    """The log in a data file (`RoundLog`)."""
+    """Appends rounds to the log in a data file (`RoundLog`), by the engine's turns."""
 
     def __init__(self, engine: Engine, partitions: int) -> None:
         self._engine, self.partitions = engine, partitions

@@ -1,4 +1,4 @@
-"""The engine of a standalone process with what it works on: a data file, and both machines."""
+"""The engine of a standalone process, with its data file and both state machines."""
 
 import threading
 from collections.abc import Callable
@@ -27,16 +27,16 @@ STARTING = "it is starting: the kernels are prepared"
 
 
 class FileEngine:
-    """Rates the rounds of a data file, in a thread."""
+    """Rates the rounds of a data file, in a thread of its own."""
 
     def __init__(
         self, settings: Settings, ladders: Ladders, path: Path, registry: CollectorRegistry,
         opened: Callable[[Path, Path, str, int], None], on_events: Callable[[], None],
         on_trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """Open the file, or create it. `opened` is called before anything is written, with the
-        paths of the file and the index, the file's id and the end of its events. Raises Unusable,
-        Denied or BadConfiguration."""
+        """Open the file; create it if there is none. `opened` is called before anything is written,
+        with the paths of the file and of the index, the file's id and the end of its events. Raises
+        Unusable, Denied or BadConfiguration."""
         self._settings = settings
         self._database = database = Database.open(path)
         try:
@@ -59,7 +59,7 @@ class FileEngine:
         self._engine.trouble = STARTING
         self._started = False
         self._thread: threading.Thread | None = None
-        self.failure: BaseException | None = None  # What has ended the thread, if not `stop`.
+        self.failure: BaseException | None = None  # The error that ended the thread, if any.
 
     # --- at start ---
 
@@ -124,7 +124,7 @@ class FileEngine:
         on_end()
 
     def stop(self) -> None:
-        """Let the turn in progress end, and then the thread."""
+        """Let the thread end after the turn in progress."""
         self._engine.stop()
 
     def join(self) -> None:
@@ -133,7 +133,8 @@ class FileEngine:
         self._thread.join()
 
     def close(self) -> None:
-        """Close the file, unless a turn goes on: then the process ends as if it were killed."""
+        """Close the file. If a turn is still in progress, leave it open: the process then ends as
+        if it were killed."""
         if self._thread is None or not self._thread.is_alive():
             self._database.close()
 
@@ -148,7 +149,7 @@ class FileEngine:
         return [rounds.end(partition) for partition in range(len(rounds))]
 
     def round_log(self) -> FileRoundLog:
-        """Appends rounds."""
+        """What appends rounds to this file."""
         return FileRoundLog(self._engine, len(self._log.rounds))
 
     @property
@@ -159,7 +160,7 @@ class FileEngine:
 
     @property
     def last_turn_s(self) -> float | None:
-        """When the last turn ended, monotonic seconds; None before the first one may begin."""
+        """When the last turn ended, monotonic seconds; None until the engine may begin turns."""
         return self._engine.last_turn_s if self._started else None
 
     def unready(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""The metrics of a worker, except those of `observer.Lag`. None has a label by player, round or
-ladder, so the series are few. Every counter exists from the start, at zero: one that appears with
-its first event hides that event from `rate`."""
+"""The metrics of a worker, except those of `observer.Lag`. No metric has a label by player, round
+or ladder, so the number of series stays small. Every counter exists from the start, at zero: one
+that appears with its first event hides that event from `rate`."""
 
 import ssl
 import time
@@ -24,7 +24,7 @@ from stream_rater.rounds.validation import CODES
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
-ENCODINGS = ("listpack", "hashtable")  # Of Redis hashes; a hashtable takes twice the memory.
+ENCODINGS = ("listpack", "hashtable")  # Redis encodings; a hashtable takes twice the memory.
 
 
 class RegisteredMetrics:
@@ -201,14 +201,14 @@ class Metrics(RegisteredMetrics):
 
 # --- certificates --------------------------------------------------------------------------------
 
-FORMATS = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # Of UTCTime and GeneralizedTime.
+FORMATS = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # Forms of UTCTime and of GeneralizedTime.
 VERSION = 0xA0
 FIELDS_BEFORE_VALIDITY = 3  # Serial number, signature algorithm, issuer (RFC 5280, 4.1).
 
 
 def not_after(path: str) -> float | None:
-    """When the first certificate of a PEM file expires, Unix seconds; None if none is readable. The
-    client libraries report an invalid file."""
+    """The Unix seconds at which the first certificate of a PEM file expires; None if it has no
+    readable one. Only a valid file is watched; the client libraries report an invalid one."""
     try:
         before, end, _ = Path(path).read_text("ascii").partition("-----END CERTIFICATE-----")
         return _not_after(ssl.PEM_cert_to_DER_cert(before[before.index("-----BEGIN") :] + end))

@@ -1,4 +1,4 @@
-"""Feeds metrics, log and spans of a state machine, with latency, corrections and lag."""
+"""Feeds metrics, log and spans with what a state machine does, including latency and lag."""
 
 import time
 from collections import Counter as Counts
@@ -21,7 +21,7 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.metrics import Metrics
 
 LOG_EVERY_S = 1.0
-"""The least interval between two lines of one kind of warning; counters count all."""
+"""The least time between two lines of one kind of warning. Counters count all warnings."""
 PROGRESS_EVERY_S = 10.0  # The least interval between two lines about the progress of a correction.
 MAX_UNFINISHED = 0.99  # The greatest progress of a correction before all of its parts are sent.
 MOST_FOLLOWED = 1000  # The number of records of a partition that are followed at the same time.
@@ -31,12 +31,13 @@ Ends = Callable[[], Mapping[int, int]]
 
 
 class LatencyTracker:
-    """Follows records of one role, from their arrival in Kafka until they are finished: the first
-    of each poll, which has waited longest. That costs nothing, and under little load is every
-    record. A record arrives at its time in the log: by the broker's clock if the topic has
-    LogAppendTime, as round-completed does, else by the producer's. `clock` gives Unix seconds.
-    `waited` gets the seconds that each finished record waited, and `ahead` those by which its time
-    was ahead of the clock when it was read: 0 unless the clocks disagree."""
+    """Follows some records of one role, from their arrival in Kafka until they are finished: the
+    first record of each poll, which has waited longest. This costs nothing, and with little load it
+    is every record. A record's arrival is its time in the log, which is by the broker's clock if
+    the topic has LogAppendTime, as round-completed has, and otherwise by the producer's. `clock`
+    returns Unix seconds. `waited` is called with the seconds that each finished record waited.
+    `ahead` is called with the seconds by which a record's time was ahead of the clock when it was
+    read: 0 unless the clocks disagree."""
 
     def __init__(self, waited: Seconds, ahead: Seconds, clock: Clock) -> None:
         self._waited, self._ahead, self._clock = waited, ahead, clock
@@ -333,7 +334,8 @@ class Lag(Collector):
         self._sources: list[tuple[str, Ends, ServiceObserver, bool]] = []
 
     def add(self, topic: str, ends: Ends, observer: ServiceObserver, *, corrections: bool) -> None:
-        """Add a topic. `ends`: of its owned partitions. `corrections`: whether it may have some."""
+        """Add a topic. `ends` returns the ends of its owned partitions. `corrections`: whether it
+        may have corrections."""
         self._sources.append((topic, ends, observer, corrections))
 
     def collect(self) -> Iterable[Metric]:
@@ -362,8 +364,8 @@ NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the na
 
 
 def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
-    """A context manager that records a span for each traced round of a topic, as long as the block,
-    with an exception of the block."""
+    """A context manager that records, for each traced round of a topic, a span of the block, with
+    the exception if the block raises one."""
     try:
         from opentelemetry import trace
         from opentelemetry.trace.propagation import tracecontext

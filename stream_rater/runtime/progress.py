@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # loading it takes longer than `--help` should
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 MIN_BYTES = 1 << 16  # The smallest step of a progress bar of bytes.
-SHOWN_LINES = 20  # How many lines a command prints of a longer list, of mistakes for example.
+SHOWN_LINES = 20  # The most lines that a command prints of a long list, as of mistakes.
 
 
 def progress(*, percent: bool = False) -> "Progress":

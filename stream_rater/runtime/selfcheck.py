@@ -1,6 +1,6 @@
-"""Compiles the kernels, and checks that this machine computes the same bits as all others, as each
-worker does at its start. `python -m stream_rater.runtime.selfcheck` does it for Elo-MMR, and with
-`--all` for every system; `cli.compile_kernels` with more processes."""
+"""Compiles the kernels, and checks that this machine computes the same bits as all others. Each
+worker does so at its start. `python -m stream_rater.runtime.selfcheck` does it for Elo-MMR, and
+with `--all` for every system. `cli.compile_kernels` compiles with more processes."""
 
 import compileall
 import hashlib
@@ -27,7 +27,7 @@ from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.engine import EmbeddedEngine
 
-EXPECTED = "77b24cd7e617f768"  # Of every machine; it depends on KERNEL_VERSION and the rounds.
+EXPECTED = "77b24cd7e617f768"  # The fingerprint; it depends on KERNEL_VERSION and the rounds.
 
 
 SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
@@ -35,9 +35,9 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
 )
 """A configuration of each rating system. Its other parameters do not affect the kernels."""
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
-"""The number of small rounds in the test vector, and the players of the larger ones after them:
-three sizes take different paths through stage 1."""
-SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12  # A season, and before which round it starts.
+"""The number of small rounds in the test vector, and the numbers of players of the larger rounds
+after them. The three sizes take different paths through stage 1."""
+SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12  # A season, and the round before which it starts.
 
 
 def _round(number: int, players: int = 7) -> bytes:
@@ -61,7 +61,8 @@ def _usual_round(number: int) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of every bit of the kernel version, evidence, beliefs, and a season's beliefs."""
+    """A hash of every bit of the kernel version, the evidence of some rounds, the beliefs after
+    them, and these beliefs after a new season."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,

@@ -35,12 +35,14 @@ from stream_rater.runtime.observer import Lag, ServiceObserver, spans_of
 STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
 ASK_EVERY_S = 2.0  # The interval at which Kafka and Redis are asked, whatever the roles do.
 HUNG_S = 60.0
-"""A role whose last poll is longer ago hangs: no call waits so long. The process ends."""
+"""A role whose last poll is longer ago than this hangs in a call that does not return: no call
+waits this long on purpose. The process then ends."""
 SLICE_S = 0.2
 SWITCH_S = 0.0003
-"""How long a role's thread keeps the interpreter. With Python's default of 5 ms, each of the many
-calls of a wave may wait so long: at 4,400 updates a second, p50 was 105 ms, now 82 ms."""
-STOP_S = 8.0  # For a role to finish when asked to stop. Else the process ends, as in a crash.
+"""The interval after which a role's thread lets the other one use the interpreter. With Python's
+default of 5 ms, each of the many calls of a wave may wait 5 ms. At 4,400 updates a second, this
+value gave a p50 of 82 ms, and the default 105 ms."""
+STOP_S = 8.0  # A role asked to stop must finish in this time; else the process ends, as in a crash.
 STOP_TIMEOUT_S = 9.5  # The longest time to the process's end after a signal, or a role's failure.
 QUIET_S = 10.0  # The time without trouble after which a role counts as working again in any case.
 
@@ -58,7 +60,7 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
 def other_counts(
     settings: Settings, topics: Topics, partitions: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield a warning for each count that is set and is not the topic's, which is used."""
+    """Yield a warning for each count that is set and differs from the topic's, which is used."""
     for setting, topic in (("partitions", topics.rounds), ("shards", topics.parts)):
         configured, actual = getattr(settings, setting), partitions[topic]
         if configured not in (actual, getattr(Settings(), setting)):
@@ -69,7 +71,7 @@ def other_counts(
 
 
 def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.Event) -> None:
-    """Ask a server at intervals: `up` says whether it answers, the log when that changes."""
+    """Ask a server at intervals. `up` says whether it answers, and the log when that changes."""
     failure = ""
     while not stop.is_set():
         before, failure = failure, ""
@@ -85,9 +87,9 @@ def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.E
 
 
 class Recovery:
-    """Watches a role's effects, and reports once when it works again and how long it did not: once
-    an effect of the kind that failed last has succeeded, and then a poll that reads. A poll alone
-    proves nothing: Kafka answers while Redis is down."""
+    """Watches a role's effects, and reports once when it works again and how long it did not. It
+    works again once an effect of the kind that failed last has succeeded, and after it a poll that
+    reads. A poll alone proves nothing: Kafka answers while Redis is down."""
 
     def __init__(self, clock: Callable[[], float], report: Callable[[float], None]) -> None:
         self._clock, self._report = clock, report
@@ -144,7 +146,8 @@ class Role:
         return max((max(0, end - finished.get(p, end)) for p, end in ends.items()), default=0)
 
     def unattended(self, committed: Mapping[int, int | None]) -> int:
-        """How many partitions of other workers got records since their committed offset moved."""
+        """The number of partitions of other workers in which records have come since the committed
+        offset moved."""
         mine, count = self.driver.input.ends(), 0
         for p, end in self.driver.input.log_ends.items():
             if p not in self.seen or self.seen[p][0] != committed[p]:
@@ -153,7 +156,7 @@ class Role:
         return count
 
     def drive(self, on_end: Callable[["Role"], None]) -> None:
-        """Perform effects until asked to stop or a failure. Then call `on_end`, and leave."""
+        """Perform effects until the role must stop or fails. Then call `on_end`, and leave."""
         outcome, trouble = None, None
         recovery = Recovery(time.monotonic, self.observer.recovered)
         try:
@@ -281,8 +284,8 @@ class Service:
         return Role(name, driver, observer, machine)
 
     def run(self) -> None:
-        """Run until `stop` or a failure. Raises the exception of the role that failed, or
-        LogTrouble if one does not finish in time, hangs, or cannot continue."""
+        """Run until `stop` is called or a role fails. Raises the exception of that role, or
+        LogTrouble if a role does not finish in time, hangs, or cannot continue."""
         sys.setswitchinterval(SWITCH_S)
         threads = [
             threading.Thread(target=role.drive, args=(self._ended,), name=role.name, daemon=True)
@@ -306,7 +309,7 @@ class Service:
         self.log.info("stopped")
 
     def _ask_kafka(self) -> None:
-        """Ask for the ends of the topics, then for what the roles' groups have committed; but never
+        """Ask for the ends of the topics, then for what the roles' groups have committed. Never ask
         who owns a partition: librdkafka may abort if the broker that it asks dies (its issue
         4605)."""
         names = self._admin.topics
@@ -321,8 +324,9 @@ class Service:
             self.metrics.unattended.labels(role.name).set(role.unattended(committed))
 
     def _wait_for(self, threads: Sequence[threading.Thread]) -> list[str]:
-        """Wait until all threads have ended, in slices, so that signals are handled; log once when
-        ready. Returns the names of late threads. Raises LogTrouble if a role hangs."""
+        """Wait until all threads have ended. Waits in slices, so that signals are handled, and logs
+        once that the process is ready. Returns the names of threads that are late. Raises
+        LogTrouble if a role hangs."""
         is_announced = False
         while not self._stop.wait(SLICE_S):
             if hung := [role.name for role in self._roles if role.stalled(SLICE_S) > HUNG_S]:
@@ -358,7 +362,7 @@ class Service:
         ]
 
     def unready(self) -> list[str]:
-        """Why the process does not promptly rate the records of all its partitions."""
+        """The reasons why the process does not promptly rate the records of its partitions."""
         reasons = self.unhealthy()
         most = self._settings.ready_lag or math.inf
         for role in self._roles:
@@ -388,7 +392,7 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
     with named_failures():
         selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
-        # librdkafka may hang with the interpreter's lock if it is closed while a rebalance begins
+        # If librdkafka is closed while a rebalance begins, it may hang with the interpreter's lock.
         service.on_stop = partial(faulthandler.dump_traceback_later, STOP_TIMEOUT_S, exit=True)
         startup.configure()
         server = _serve_http(settings, service)

@@ -25,13 +25,14 @@ AHEAD_BYTES = 16 * 2**20
 LARGEST_BLOCK = 32 * 2**20  # The greatest value that glibc allows.
 NONE = 0  # The greatest size in bytes of freed blocks that are not merged at once.
 OBJECTS_PER_COLLECTION = 1_000_000
-"""Objects allocated and not freed between two searches: at 700, the default, searching takes a
-fifth of a worker's time, at 50,000 a tenth."""
-OBJECTS_OF_REQUESTS = 20_000  # Of a process that answers requests: its libraries may make cycles.
+"""Objects allocated and not freed between two searches for cycles. At 700, the default, searching
+takes a fifth of a worker's time; at 50,000 it takes a tenth."""
+OBJECTS_OF_REQUESTS = 20_000  # The same where requests are answered: libraries may make cycles.
 
 
 def settle() -> None:
-    """Leave what exists out of later searches, which stop all answers: once, after the start."""
+    """Leave what exists now out of later searches for cycles, during which no request is answered.
+    Call it once, when the process has started."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(max(OBJECTS_OF_REQUESTS, gc.get_threshold()[0]))
@@ -53,10 +54,12 @@ def check_ladders(
     ladders: Ladders, ladder_events: ladder_history.LadderEventLog,
     ends: Callable[[], Sequence[int]], committed: Callable[[], Mapping[int, int | None]],
 ) -> None:  # fmt: skip
-    """Check the ladders file against the ladder events, and these against the log of rounds, and
-    announce its changes. `ends`, `committed`: offsets by partition. Raises BadConfiguration."""
+    """Check the ladders file against the ladder events, and these against the log of rounds. Then
+    announce the file's changes. `ends`, `committed`: the ends and the committed offsets of the
+    rounds, by partition. Raises BadConfiguration."""
     ladder_log = ladder_events.read()
-    # After a rebuild with a file that lacks a ladder, it has no ladder events, and may be missing.
+    # After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then it may
+    # be missing from the file.
     missing = [each for each in ladder_log.ladders if not ladders.find(each)]
     if missing and TEMPLATE not in ladders.ladders:
         others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")

@@ -12,7 +12,7 @@ from typing import Any
 from stream_rater.config.errors import BadConfiguration, Failed, MissingExtra, TrialsFailed, extra
 from stream_rater.evaluation.executors import first_line
 
-Where = int | str  # So many processes of this machine, with this one; or HOST:PORT of Dask.
+Where = int | str  # The number of processes of this machine, or HOST:PORT of Dask.
 JOIN_S = 30.0  # A scheduler must answer, and have a worker, within this time.
 FORMS = "give processes, processes:N or dask://HOST:PORT"
 
@@ -39,14 +39,14 @@ def trials_on(where: Where) -> Iterator[Executor | None]:
                 yield None
             elif isinstance(where, str):
                 yield _dask(where, stack)
-            else:  # kernels run threads, which do not survive a fork
+            else:  # by spawn: kernels run threads, which do not survive a fork
                 yield stack.enter_context(ProcessPoolExecutor(where, get_context("spawn")))
     except (MissingExtra, TrialsFailed) as error:
         raise Failed(str(error)) from None
 
 
 def _dask(address: str, stack: ExitStack) -> Executor:
-    """The executor of a Dask cluster that has a worker at least. `stack` closes its client."""
+    """The executor of a Dask cluster with at least one worker. `stack` closes its client."""
     with extra("dask"):
         from distributed import Client
     # When a cluster is lost it would write whole tracebacks beside our line.

@@ -1,7 +1,6 @@
-"""The bodies of requests and answers. The OpenAPI document has the docstrings of their classes.
-
-The numbers of a player equal those of the player's newest event, bit for bit.
-"""
+"""The types of the bodies of requests and answers. The OpenAPI document is made from them, with the
+docstrings of the classes as descriptions. The numbers of a player equal those of the player's
+newest event, bit for bit."""
 
 from typing import Annotated, Literal
 
@@ -18,7 +17,7 @@ MOST_PAIRED = 50  # The most sides of a round for which an answer has the probab
 MOST_BALANCED = 100  # The most players to divide into even teams.
 MOST_ROWS = 1000  # The most rows of a page.
 MOST_BODY_BYTES = 512 * 1024
-"""The most bytes of a request's body. 1,000 ids of 128 bytes fit, even with all escaped."""
+"""The most bytes of a request's body: 1,000 ids of 128 bytes fit, even if all are escaped."""
 
 # `max_length` counts characters. A longer id in bytes passes, but no player has it.
 PlayerId = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, description="Id of a player")]
@@ -46,7 +45,7 @@ class LadderList(Answer, frozen=True, kw_only=True):
 class Bin(Answer, frozen=True, kw_only=True):
     """A bin of the histogram of displayed ratings."""
 
-    at_least: int  # The lower end of the bin, which has the ratings from it to before `below`.
+    at_least: int  # The bin has the ratings from this one to before `below`.
     below: int
     players: int
 
@@ -56,9 +55,9 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
 
     ladder: str
     players: int  # The number of players with at least one counted round.
-    listed: int  # The number of players on the leaderboard: without views, not the provisional.
+    listed: int  # Players on the leaderboard; without views, all who are not provisional.
     season: int | None
-    offset: int | None  # That of the last round or correction that changed a rating.
+    offset: int | None  # The offset of the last round or correction that changed a rating.
     completed_at: str | None
     rating: RatingConfig  # The rating parameters, as in a ladders file.
     distribution: list[Bin]  # The histogram of the displayed ratings of listed players.
@@ -80,7 +79,7 @@ class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a 
     provisional: bool
     completed_at: str | None  # The time when the last round was completed; null for a newcomer.
     offset: int | None  # The offset in `round-completed` of the last change of the player.
-    season: int | None  # That of the last event: a newer one takes effect with the next event.
+    season: int | None  # The season of the last event: a newer one begins with the next event.
     tier: TierName = UNSET  # Null if the player is not listed; left out without tiers.
     previous_tier: TierName = UNSET
     """The tier before the last event; null if the player is not listed, or was not listed then. It
@@ -91,18 +90,18 @@ class Unlisted(Answer, frozen=True, kw_only=True):
     """The first rule that keeps a player off the leaderboard."""
 
     rule: Rule
-    value: float  # The number of rounds, the days since the last round, or the sigma of today.
-    bound: float  # The fewest rounds, the days from which on nobody is listed, or most sigma.
+    value: float  # The number of rounds, the days since the last round, or today's sigma.
+    bound: float  # The least number of rounds, or the limit of those days or of sigma.
 
 
 class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
     """A player with the player's rank and percentile on the leaderboard."""
 
-    rank: int | None  # From 1, the best, shared at equal ratings; null if not listed.
+    rank: int | None  # The best is 1; equal ratings share a rank; null if not listed.
     listed: int  # The number of listed players.
     percentile: float | None
-    """How many other listed players are not better, in per cent of all listed; null if the player
-    is not listed."""
+    """How many other listed players are not better, in per cent of all listed players; null if the
+    player is not listed."""
     unlisted: Unlisted | None  # Why the player is not listed; null if the player is listed.
 
 
@@ -151,7 +150,7 @@ class Row(Answer, frozen=True, kw_only=True):
     rank: int
     player: str
     rating: float
-    tier: TierName = UNSET  # As in PlayerAnswer, like the next one.
+    tier: TierName = UNSET  # This and the next one are as in PlayerAnswer.
     previous_tier: TierName = UNSET
     percentile: float | UnsetType = UNSET
     """As in RankedPlayer; left out unless the ladder's listing has `display = "percentile"`."""
@@ -172,13 +171,13 @@ class SeasonAnswer(Answer, frozen=True, kw_only=True):
     """A season of a ladder."""
 
     season: int  # The number of the season; 0 for the time before the first season.
-    started_at: str | None  # Null if not known, and for the time before the first season.
+    started_at: str | None  # Null if unknown, and for the time before the first season.
     ended_at: str | None  # When the next season started; null if that is not known.
-    players: int | None  # Those who had a counted round when it ended; null if not known.
+    players: int | None  # Players with a counted round when it ended; null if unknown.
     listed: int | None  # The number of players in the standings; null if they are not kept.
     standings: Literal["kept", "not-written", "season-runs"]
-    """Whether they are kept. `not-written`: the season has ended, and the job that keeps them has
-    not run yet. `season-runs`: the season has not ended."""
+    """Whether the standings are kept. `not-written`: the season has ended, and the job that keeps
+    the standings has not run yet. `season-runs`: the season has not ended."""
 
 
 class SeasonList(Answer, frozen=True, kw_only=True):
@@ -222,9 +221,9 @@ class SideQuestion(Question, frozen=True, kw_only=True):
 
     players: Annotated[list[PlayerId], Meta(min_length=1, max_length=MOST_PLAYERS)]
     shares: list[Share] | None = None
-    """The part of the round that each will play, from 1e-6 to 1; without it, the whole round."""
+    """The part of the round that each player will play, from 1e-6 to 1; None: the whole round."""
     seat: Seat | None = None
-    """The place from which it plays, such as `home`. It counts if the ladder has points for it."""
+    """The place from which the side plays, such as `home`. It counts if the ladder rates it."""
 
 
 class PredictQuestion(Question, frozen=True, kw_only=True):
@@ -232,7 +231,7 @@ class PredictQuestion(Question, frozen=True, kw_only=True):
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    """Multiplies the variance of every performance: more than 1 if predictions are too certain."""
+    """It multiplies the variance of all performances. Above 1, predictions are less certain."""
 
 
 class BalanceQuestion(Question, frozen=True, kw_only=True):
@@ -247,7 +246,7 @@ class SideAnswer(Answer, frozen=True, kw_only=True):
 
     players: list[str]
     win: float  # The probability that the side is better than all others.
-    expected_rank: float  # The mean predicted rank. Sides that draw share the mean of theirs.
+    expected_rank: float  # The mean of the predicted rank. Sides that draw share a mean rank.
 
 
 class PredictAnswer(Answer, frozen=True, kw_only=True):
@@ -255,7 +254,7 @@ class PredictAnswer(Answer, frozen=True, kw_only=True):
 
     sides: list[SideAnswer]
     draw: float  # The probability that no side is best alone; 0 on ladders without draws.
-    quality: float  # From 0, the winner is certain, to 1, all sides are equally likely to win.
+    quality: float  # From 0 (the winner is certain) to 1 (all are equally likely to win).
     pairwise: list[list[float]] | None
     """The probability that the side of the row is better than that of the column; 0 on the
     diagonal. It is null if there are more than 50 sides."""
@@ -270,10 +269,10 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
     """The rank of each side; null for a side that did not finish."""
-    scores: list[float | None] | None = None  # Of each side; they count if the ladder uses scores.
+    scores: list[float | None] | None = None  # One for each side, if the ladder uses scores.
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
     performance_ceiling: float | None = None
-    completed_at: str | None = None  # When it would be completed (RFC 3339); by default, now.
+    completed_at: str | None = None  # The time of completion (RFC 3339); by default, now.
 
 
 class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
@@ -303,7 +302,7 @@ class FactorAnswer(Answer, frozen=True, kw_only=True):
 
     at: float  # What the factor pulls toward: a performance, or the center of the Gaussian.
     weight: float  # The factor's share of the total weight, from 0 to 1.
-    pull: float  # How many points it moves the rating, to first order. They add up to 0 at mu.
+    pull: float  # By how many points it moves the rating, to first order. At mu, the sum is 0.
     rounds: list[str]
     """The ids of the rounds in the player's history that the performance may come from."""
 
@@ -317,7 +316,7 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     rating: float
     rounds: int
     offset: int  # The offset in `round-completed` of the last change of the player.
-    gaussian: FactorAnswer  # Of the initial belief and of rounds without a stored performance.
+    gaussian: FactorAnswer  # The initial belief, and rounds without a stored performance.
     performances: list[FactorAnswer]
     """The performances of single rounds, and of several rounds stored as one, by decreasing weight.
     Systems that store only mu and sigma have none."""
@@ -335,17 +334,17 @@ class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
     shares: list[float] | None = None  # The part of the round that each member played.
     rank: Rank | None = None  # The rank, from 1, the best. Equal ranks are ties.
     dnf: bool = False  # Whether the entry did not finish. Then it needs no rank.
-    seat: str | None = None  # Such as `home`: 1 to 8 printable characters of ASCII.
+    seat: str | None = None  # The seat, such as `home`: 1 to 8 printable ASCII characters.
     score: float | None = None  # What the entry scored. The rank decides the order.
 
 
 class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     """A round, as in the topic `round-completed`. See the list of its fields in the reference."""
 
-    round_id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES)]  # It counts once.
+    round_id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES)]  # An id counts once.
     completed_at: str  # The time of completion (RFC 3339, with a zone).
     standings: Annotated[list[EntryReport], Meta(min_length=2)]
-    ladder: str | UnsetType = UNSET  # It may be left out if the path has it.
+    ladder: str | UnsetType = UNSET  # It may be left out if the path names the ladder.
     weight: float = 1.0
     performance_ceiling: float | None = None
 
@@ -365,12 +364,12 @@ class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
     event_type: str
     """The kind: `round-voided`, `round-amended`, `player-removed`, `player-merged`,
     `season-started`, `corrections-applied`, `players-seeded` or `player-reset`."""
-    ladder: str | UnsetType = UNSET  # It may be left out, because the path has it.
+    ladder: str | UnsetType = UNSET  # It may be left out, because the path names the ladder.
     round_id: str | UnsetType = UNSET
     player: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     players: list[SeededReport] | UnsetType = UNSET  # Of a seed: the players, at most 5,000.
-    at: str | UnsetType = UNSET  # Of a seed or a reset: from when on it counts (RFC 3339, a zone).
+    at: str | UnsetType = UNSET  # When a seed or a reset takes effect (RFC 3339, with a zone).
     sigma: float | UnsetType = UNSET
     mu: float | UnsetType = UNSET
 
@@ -433,10 +432,10 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
     offset: int  # The place of the record in `round-completed`.
     code: str | None  # The error code of a round that the workers rejected.
     detail: str | None  # Why it was rejected, with the place of the mistake.
-    changes: list[RoundChange]  # Of each player, once the round is rated, if it changed a rating.
+    changes: list[RoundChange]  # For each player whose rating changed, once the round is rated.
     changes_complete: bool
-    """Whether `changes` has those of every player: not while the round is pending, and not if this
-    process cannot know all."""
+    """Whether `changes` has the change of every player. It is false while the round is pending, and
+    if this process cannot know all changes."""
     corrected_at: int | None = None
     """The offset of the newest known correction behind the round, of any round or player of the
     ladder. Since then the round may have other effects than `changes` say."""
@@ -453,6 +452,6 @@ class Problem(Answer, frozen=True, kw_only=True):
     status: int
     code: str
     detail: str  # A text that says what is wrong and how to correct it.
-    place: str | None = None  # Of the mistake, such as `body.players[3]` or `query.limit`.
-    partition: int | UnsetType = UNSET  # With `other-content`: where the round of the id stands.
+    place: str | None = None  # The mistake's place, such as `body.players[3]` or `query.limit`.
+    partition: int | UnsetType = UNSET  # With `other-content`: the place of the round with this id.
     offset: int | UnsetType = UNSET

@@ -31,19 +31,19 @@ Compute = Callable[[Callable[[], bodies.PredictAnswer]], Awaitable[bodies.Predic
 
 
 class Questions:
-    """Answers questions, or raises Refused, or what `index` raises, such as Incomplete."""
+    """Answers questions. Raises Refused, and what `index` raises, such as Incomplete."""
 
     def __init__(
         self, index: IndexReader, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute, now: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`is_complete`: whether the index has every published event. `clock` returns monotonic
+        """`is_complete` returns whether the index has every published event, `clock` monotonic
         seconds, `now` Unix seconds. `compute` runs long computations."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute, self._now = clock, compute, now
         self._ladder_views = ladders.by_table(ladders.views)
         self._views: dict[str, tuple[reader.LadderView, float]] = {}
-        """By ladder, its cached view, and the time in seconds until which it may be used."""
+        """By ladder, its cached view, and the monotonic time in seconds until which it is used."""
 
     def of(self, index: IndexReader) -> "Questions":
         """The same, but answered from another reader of the same index."""
@@ -134,7 +134,7 @@ class Questions:
     async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
     ) -> bodies.PageAnswer:
-        """A page of the leaderboard: that at a cursor, that around a player, or the first one."""
+        """A page of the leaderboard: that at a cursor, or around a player, or else the first."""
         routes.check_page(cursor, around)
         await self.check_ladder(ladder)
         found: reader.PageView | None
@@ -166,8 +166,8 @@ class Questions:
         )
 
     def _moment(self, known: IndexedPlayer) -> float:
-        """When a player who is not listed is looked at: the clock that took the player out may be
-        ahead of this one."""
+        """The time at which to look at an unlisted player: never before the player left, even if
+        the clock that decided so is ahead of this one."""
         until_s = known.until_s
         return max(self._now(), until_s) if math.isfinite(until_s) else self._now()
 
@@ -178,8 +178,8 @@ class Questions:
     # --- ladders and players that are missing ---
 
     async def _of_ladder(self, ladder: str, answer: Awaitable[T]) -> T:
-        """Await the index's answer about a ladder. If the index has nothing of it, raise Refused if
-        no event of it was ever published; else AbsentLadder or Incomplete, which mean 503."""
+        """Await the index's answer about a ladder. If the index has nothing of the ladder, raise
+        Refused if it never had an event; otherwise AbsentLadder or Incomplete (status 503)."""
         try:
             return await answer
         except AbsentLadder:
@@ -198,7 +198,7 @@ class Questions:
         return found
 
     async def _cached_view(self, ladder: str) -> reader.LadderView:
-        """The view of a ladder, up to VIEW_CACHE_S old: a ladder never disappears."""
+        """The view of a ladder. It may be VIEW_CACHE_S old, because a ladder never disappears."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
             view = await self._view(ladder)
@@ -236,7 +236,7 @@ class Questions:
         )
 
     def check_complete(self) -> None:
-        """Raise Incomplete if the event of a missing player or ladder may not be read yet."""
+        """Raise Incomplete if a missing player or ladder may only be not read yet."""
         if not self._is_complete():
             raise Incomplete
 
@@ -253,8 +253,8 @@ def _tiers_of(known: IndexedPlayer | None, *, listed: bool) -> Tiers:
 
 
 def _answer_of(name: str, known: IndexedPlayer, now_s: float | None) -> bodies.PlayerAnswer:
-    """A player's answer, made from positions: a lookup makes up to a thousand. `now_s`: the present
-    Unix time if the ladder has tiers, else None."""
+    """The answer about a player. Fields are given by position, which is faster: a lookup makes up
+    to a thousand. `now_s`: the present Unix time if the ladder has tiers, else None."""
     tiers = NO_TIERS if now_s is None else _tiers_of(known, listed=known.until_s > now_s)
     return bodies.PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
@@ -278,7 +278,7 @@ WHY_UNLISTED = {
     "idle_days": "{0.value:.1f} days without a round (idle_days is {0.bound:g})",
     "max_sigma": "sigma is {0.value:.1f} today (max_sigma is {0.bound:g})",
 }
-"""By the rule that is not met, why a player is not listed."""
+"""The reason why a player is not listed, by the rule that is not met."""
 
 
 def _in_words(unmet: Unmet | None) -> str:

@@ -40,7 +40,7 @@ Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
     "what-if", "explain", "send-round", "send-rounds", "round", "correct", "seasons", "season",
 ]  # fmt: skip
-"""The operations that return one answer. `Api._ask` must have a case for each: mypy checks it."""
+"""Operations that return one answer. `Api._ask` must have a case for each, as mypy checks."""
 
 
 class Operation(NamedTuple):
@@ -55,8 +55,8 @@ class Operation(NamedTuple):
     query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
     codes: tuple[str, ...] = ()  # The codes of the operation's errors, in addition to COMMON.
     writes: bool = False
-    """Whether it writes to `round-completed`. Then it needs the token for writing, and its body may
-    be as large as a round, and is validated as records are."""
+    """Whether the operation writes to `round-completed`. Then it needs the token for writing, and
+    its body may be as large as a round, and is validated as records are."""
     success: int = 200  # The HTTP status of the answer.
     media_types: tuple[str, ...] = (JSON,)  # The media types of the body.
 
@@ -205,8 +205,8 @@ OPERATIONS = (
 
 
 def read_query(operation: Operation, given: list[tuple[str, str]]) -> dict[str, int | str | None]:
-    """The parameters of a query by name, with the defaults. Raises Refused if one is unknown, is
-    given twice, or has an invalid value."""
+    """The parameters of a query by name, with default values for absent ones. Raises Refused if a
+    parameter is unknown, is given twice, or has an invalid value."""
     found: dict[str, int | str | None] = {
         name: each.default if isinstance(each, Number) else None
         for name, each in operation.query.items()
@@ -235,8 +235,8 @@ CURSOR_VERSION, MOST_CHARACTERS = 1, 256
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """The place after a row, whatever happens to the row. So a cursor stays valid while ranks
-    change, and a player whose place does not change is neither omitted nor shown twice."""
+    """A place in the order of rows, not a row. So a cursor stays valid while ranks change, and a
+    player whose place does not change is neither omitted nor shown twice."""
 
     version: int
     rating: float
@@ -258,13 +258,13 @@ def next_cursor(rows: Sequence[RankedRow | IndexedStanding], more: bool) -> str 
 
 
 def check_page(cursor: str | None, around: str | None) -> None:
-    """Raise Refused if a request asks for two pages."""
+    """Raise Refused if a request gives both a cursor and `around`."""
     if around is not None and cursor is not None:
         raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
 
 
 def decode_cursor(cursor: str | None) -> AfterRow | None:
-    """The place of a cursor, if there is one. Raises Refused if the text is not a cursor."""
+    """The place of a cursor; None without a cursor. Raises Refused if the text is none."""
     if cursor is None:
         return None
     try:

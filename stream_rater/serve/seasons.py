@@ -1,5 +1,5 @@
 """Answers questions about the past seasons of a ladder, from the standings that `season-standings`
-keeps. They are final: a later correction does not change them."""
+keeps. The standings are final: a later correction does not change them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -16,13 +16,13 @@ MOST_DIGITS = 18
 
 
 class PastSeasons:
-    """Answers questions, or raises Refused, or what the index raises."""
+    """Answers questions. Raises Refused, and what the index raises."""
 
     def __init__(
         self, index: IndexReader, questions: Questions,
         started: Callable[[str], Awaitable[Sequence[int]]],
     ) -> None:  # fmt: skip
-        """`started`: the seasons that have started on a ladder, in order; none if not known."""
+        """`started`: the numbers of a ladder's started seasons, in order; none if unknown."""
         self._index, self._questions, self._started = index, questions, started
 
     async def list(self, ladder: str) -> SeasonList:
@@ -47,7 +47,7 @@ class PastSeasons:
     async def leaderboard(
         self, ladder: str, number: str, limit: int, cursor: str | None, around: str | None
     ) -> SeasonPageAnswer:
-        """A page of the standings of a season, as `Questions.leaderboard` finds that of now."""
+        """A page of the standings of a season: at a cursor, around a player, or the first."""
         routes.check_page(cursor, around)
         season = await self._season(ladder, number)
         if around is not None:

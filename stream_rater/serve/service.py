@@ -1,4 +1,4 @@
-"""A running `serve`: the main thread's event loop answers, and another process follows events."""
+"""A running `serve`: the main thread answers requests, another process follows the events."""
 
 import asyncio
 import os
@@ -37,14 +37,14 @@ from stream_rater.serve.questions import Questions
 
 API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
-TIMEOUT_S = 5.0  # The time-out of a request to a server for which clients wait.
-PROGRESS_TIMEOUT_S = 2.0  # That of a request about the workers' progress.
+TIMEOUT_S = 5.0  # The time-out of requests to servers while clients wait.
+PROGRESS_TIMEOUT_S = 2.0  # The time-out of a request about the workers' progress.
 STALLED_S = 30.0  # How long the follower or the event loop may go without a report.
 BEAT_S = 1.0  # The interval at which the event loop shows that it runs.
 READY_S = 2.0  # Seconds in which the event loop must answer a probe of another thread.
-MOST_REPORTS = 16  # The most reports that wait for the event loop. With more, the follower waits.
+MOST_REPORTS = 16  # The most reports that wait for the event loop. Then the follower waits.
 MOST_PREDICTIONS = 64  # The most predictions of an address that may wait for a thread.
-SWITCH_S = 0.0005  # The interval at which a thread that predicts lets the event loop run.
+SWITCH_S = 0.0005  # The interval at which a thread that computes lets the event loop run.
 
 
 class Parts(NamedTuple):
@@ -56,7 +56,7 @@ class Parts(NamedTuple):
     door: DoorParts
 
 
-MakeParts = Callable[[Watcher, ApiMetrics], Parts]  # Makes the parts. The watcher gets the reports.
+MakeParts = Callable[[Watcher, ApiMetrics], Parts]  # Makes the parts, which report to the watcher.
 
 
 def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
@@ -129,7 +129,7 @@ class ServeProcess(Watcher):
         self.metrics.connections.set_function(lambda: len(self.server.open))
 
     def run(self) -> None:
-        """Follow and answer until `stop`, SIGTERM or SIGINT. Raises what ended the follower."""
+        """Follow and answer until `stop`, SIGTERM or SIGINT. Raises the follower's failure."""
         asyncio.run(self._run())
         if self._failure is not None:
             raise self._failure

@@ -1,4 +1,4 @@
-"""A standalone process: the engine on a data file, beside the API and the process of its index."""
+"""A standalone process: the engine on a data file, beside the API and the index's process."""
 
 from contextlib import suppress
 from functools import partial
@@ -23,7 +23,7 @@ from stream_rater.serve.service import MakeParts, Parts
 
 
 class Standalone(IndexProcess):
-    """The process of the index, with the engine beside it."""
+    """The process of the index, and the engine, which runs in this process."""
 
     def __init__(
         self, settings: Settings, ladders: Ladders, path: Path, watcher: Watcher,
@@ -38,7 +38,7 @@ class Standalone(IndexProcess):
         )  # fmt: skip
 
     def _prepare_index(self, path: Path, where: Path, log_id: str, end: int) -> None:
-        """Take the folder of the index. Raises Unusable if the file has lost events that it has."""
+        """Take the index's folder. Raises Unusable if the index has events that the file lost."""
         settings = self._settings
         follow = partial(
             Follower, where, partial(log_to_follow, settings, path), settings.serve_history,
@@ -46,7 +46,7 @@ class Standalone(IndexProcess):
         )  # fmt: skip
         super().__init__(where, follow, self._reports_to)
         reached = list[int]()
-        with suppress(StoreTrouble):  # it is made again
+        with suppress(StoreTrouble):  # the index is made again
             reached = folder.positions(where, log_id)
         if sum(reached) > end:
             raise Unusable(
@@ -64,7 +64,7 @@ class Standalone(IndexProcess):
         return self.last_report_s if engine_s is None else min(engine_s, self.last_report_s)
 
     def listen(self) -> None:
-        """Run the engine and the index until `stop`. Raises what ended one of them."""
+        """Run the engine and the index until `stop`. Raises the error of either if it fails."""
         startup.configure()
         self.engine.start(super().stop)
         try:
@@ -80,7 +80,7 @@ class Standalone(IndexProcess):
         self.engine.stop()
 
     def end(self) -> None:
-        """Release the index and the file."""
+        """Close the index's process and the file."""
         super().end()
         self.engine.close()
 
@@ -89,8 +89,8 @@ class Standalone(IndexProcess):
         return self.engine.unready()
 
     def door(self) -> DoorParts:
-        """What the door has of the file. Without a token for writing, nobody may write, unless no
-        token is set and only programs of this machine can connect: then these may."""
+        """What the door needs of the file. Without a token for writing, nobody may write. But if
+        there is no token at all, and only programs of this machine can connect, they may."""
         settings = self._settings
         connect = partial(FilePlace, settings, self.engine.path)
         token = bool(settings.serve_write_token)

@@ -43,7 +43,7 @@ SCHEMES: Final[tuple[dict[float, tuple[int, int]], ...]] = (
     {1: cells.FIRST, 0: cells.DRAWN, -1: cells.SECOND},  # signs
     {3: cells.FIRST, 1: cells.DRAWN, 0: cells.SECOND},  # points of football
 )
-"""The ranks by the numbers of a column of results."""
+"""The ranks by the numbers of a column of results. There is one mapping for each scheme."""
 _SIGNS: Final[tuple[set[float], ...]] = ({1, 0.5}, {2}, {-1}, {3})
 """The numbers of which a column must have one for each scheme."""
 
@@ -111,7 +111,8 @@ class Doubts:
         self.columns: list[ReadColumn] = []
 
     def settled(self) -> bool:
-        """Settle all columns, or raise BadConfiguration. False: the table must be read again."""
+        """Settle all columns. Returns False if the table must be read again. Raises
+        BadConfiguration with a question."""
         is_settled = not [each for each in self.columns if each.settle()]
         self.columns = self.columns if is_settled else []
         return is_settled
@@ -125,7 +126,8 @@ class Doubts:
 
 
 class ReadColumn:
-    """A column, or several, while a table is read. `seen`: the open texts with their first row."""
+    """One or several columns while a table is read. `seen`: texts in doubt, with their first
+    row."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
         self.name, self.doubts, self.reading = name, doubts, doubts.reading
@@ -161,7 +163,7 @@ class ReadColumn:
         return meaning
 
     def meaning_question(self, choices: Iterable[str] = MEANINGS[:-1], more: str = "") -> str:
-        """The question what the open texts mean."""
+        """The question of what the texts in doubt mean."""
         texts = [*self.seen][:MOST_ASKED]
         proposed = {text: GUESSES.get(text.lower().replace(" ", ""), "?") for text in texts}
         return (
@@ -170,13 +172,13 @@ class ReadColumn:
         )
 
     def settle(self) -> bool:
-        """Decide, or ask. Returns whether the table must be read again."""
+        """Decide, or ask by BadConfiguration. Returns whether the table must be read again."""
         if self.seen and (question := self.question()):
             self.ask(question)
         return False
 
     def question(self) -> str:
-        """What is asked about the open texts; empty if nothing is."""
+        """The question about the texts in doubt; empty if there is none."""
         return ""
 
     def said(self) -> str:
@@ -329,7 +331,7 @@ class Scores(Places):
     """Scores of entries, or codes in their place."""
 
     def __init__(self, name: str, doubts: Doubts) -> None:
-        self._negatives = _Negatives(name, doubts)  # asks first
+        self._negatives = _Negatives(name, doubts)  # made first, so it asks first
         super().__init__(name, doubts)
         self._number = Numbers(name, doubts)
 

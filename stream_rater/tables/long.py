@@ -20,7 +20,7 @@ from stream_rater.tables.sources import Reject, Row, is_missing, mistake, order
 from stream_rater.tables.times import Moment
 
 LIKELY_TEAM: Final = re.compile("team|side|squad|pair|group|colou?r|alliance")
-"""What may be in the name of a column of teams."""
+"""Words that show that a column may have teams."""
 C = TypeVar("C", bound=open_.ReadColumn)
 
 
@@ -68,13 +68,14 @@ class LongEvents:
         """The number of rounds in which each place has several entries, and of all others."""
         self._doubts = doubts
         self._rounds: list[rounds.RoundHead | None] = []
-        """The rounds by their first rows; None in the place of one that is rejected."""
+        """The rounds in the order of their first rows; None in the place of a rejected one."""
         self._numbers: dict[tuple[str, str], int] = {}
         """The number of each round by its ladder and id."""
         self._rows, self._round_of_row = rounds.Spool(), array("q")
 
     def events(self, rows: Iterator[Row], reject: Reject) -> rounds.Events:
-        """Yield the rounds' events, by first rows. A mistake in a row rejects its round, once."""
+        """Yield each round's event, in the order of first rows. A mistake rejects its round,
+        once."""
         for line, cells in rows:
             try:
                 self._add(line, cells)
@@ -211,7 +212,7 @@ class LongEvents:
 
 
 class _InRow(Exception):
-    """A mistake in a row that was read before: its number, and an Invalid."""
+    """A mistake in a row that was read before. Its arguments: the row's number, and an Invalid."""
 
 
 def _entry(members: Sequence[_Member], rank: int | None) -> rounds.EntryJson:

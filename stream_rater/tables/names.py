@@ -33,20 +33,20 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
     "result": ("result res outcome ftr", "score"),
     "neutral": ("neutral isneutral neutralground neutralsite neutralvenue siteneutral",),
 }
-"""The names of each role's columns: those of a later group count if no earlier one is there."""
+"""The names of each role's columns. A later group counts only where no earlier one is there."""
 
 GENERAL: Final = frozenset(ROLES["round"][1].split())
 """Names of ids that often mean something else, such as the stage of a tournament. They count only
 as whole names, and in the wide form only if the first rows show no value twice."""
 
-NOT_LONG: Final = frozenset({"id", "uuid"})  # No round's in the long form: a row is an entry.
+NOT_LONG: Final = frozenset({"id", "uuid"})  # No ids of rounds in the long form: a row is an entry.
 NOT_WIDE: Final = frozenset({"event", "tournament", "tournamentid"})
 """Names that are no round's in the wide form, where they have many matches."""
 DATES: Final = frozenset(ROLES["time"][1].split())
 OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
 """The names of a time of day beside a date, and without a date the names of a time."""
 TOGETHER: Final = ("tourneyid", "matchnum")  # Two columns that are a round's id together.
-COLOURS: Final = ("blue", "red")  # Neither is first by custom: the order of the columns decides.
+COLOURS: Final = ("blue", "red")  # By custom neither is first: the order of the columns decides.
 PAIRS: Final = (("home", "away"), ("white", "black"), COLOURS, ("winner", "loser"),
                 ("player", "opponent"))  # fmt: skip
 """The two sides of a match, the first one first."""
@@ -63,14 +63,14 @@ NUMBERED: Final = (
 OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
 """The words that may follow a side's name in the name of its players' column."""
 SCORES: Final = ("score", "goals", "points", "pts")
-PLACES: Final = ("place", "placement", "finish")  # `rank` there is often that before the match.
+PLACES: Final = ("place", "placement", "finish")  # Not `rank`, often that before the match.
 SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
 """The short names of goals in tables of football matches."""
 MOST_SIDES: Final = 100
 
 
 def key_of(side: str) -> str:
-    """The key of a side by its role: `1` of `player1`, and `home` of `home`."""
+    """The key of a side, from its role: `1` for `player1`, and `home` for `home`."""
     return side.removeprefix("player") or side
 
 
@@ -106,7 +106,7 @@ def is_known(column: str) -> bool:
 
 _EVERY: Final = {each for groups in ROLES.values() for names in groups for each in names.split()}
 NUMBERED_SIDES: Final = (tuple(map(str, range(1, MOST_SIDES + 1))), tuple("abcdefgh"))
-"""The keys of numbered sides, by numbers and by letters."""
+"""The keys of numbered sides: numbers, or letters."""
 
 
 def names_of_side(side: str) -> set[str]:

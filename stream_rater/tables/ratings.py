@@ -1,6 +1,6 @@
-"""Reads a table of ratings, a row a player, and turns it into the seeds of a ladder. All rows are
-read and validated before the first seed is given. The players wait in a temporary file, so memory
-holds some numbers for each."""
+"""Reads a table of ratings, with a row for each player, and turns it into the seeds of a ladder.
+All rows are read and validated before the first seed is given. The players wait in a temporary
+file, so memory holds only some numbers for each."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
 """The names of each role's columns, as in `names.ROLES`."""
 
 EXAMPLES: Final = 5  # The number of players that are shown before a seed is sent.
-MOST_SAMPLED: Final = 4_096  # The players among whom they are chosen, besides both ends.
+MOST_SAMPLED: Final = 4_096  # Examples are chosen among so many players, and both ends.
 SHOWN_COLUMNS: Final = 8
 SHORT: Final = 32  # Ids of so many characters are never too long.
 
@@ -50,7 +50,7 @@ class RatedPlayer(NamedTuple):
 
 
 def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> sources.TableRows:
-    """The rows of a file by its name, otherwise JSON lines. Raises OSError."""
+    """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. Raises OSError."""
     if is_parquet(path):
         return sources.parquet_rows(path)
     return (
@@ -182,7 +182,7 @@ def _whole(value: Any, column: str) -> int:
 
 
 class RatedExample(NamedTuple):
-    """A player on the scale of the table, and on that of the ladder."""
+    """A player with the rating on the scale of the table, and on that of the ladder."""
 
     row: RatedPlayer
     seeded: SeededPlayer

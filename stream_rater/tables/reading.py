@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_rater.config.errors import BadConfiguration
 
-SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")  # Of the names of tables.
+SUFFIXES: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")  # Ends of tables' names.
 SCORES: Final = ("high", "low")  # Which scores are the better ones.
 MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
 """What a text may mean in place of a result, a rank or a score. `dnf`: did not finish; `skip`: the
@@ -39,7 +39,8 @@ class TableOptions(TypedDict, total=False):
 
 
 class Reading(NamedTuple):
-    """What a caller says about a table. The rest is found by names and cells, or asked."""
+    """What a caller says about a table. Whatever is left out is found by the columns' names and
+    cells, or asked."""
 
     columns: Mapping[str, str] = {}
     """The column of each role. An empty name leaves the role without a column."""
@@ -141,7 +142,7 @@ def pairs_of(skip: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _pairs(option: str, texts: Iterable[str], form: str) -> list[tuple[str, str]]:
-    """Pairs NAME=VALUE. A comma is no separator unless a name and `=` follow."""
+    """Pairs NAME=VALUE, separated by commas. A comma separates only if a name and `=` follow."""
     parts = [part for text in texts for part in re.split(r",(?=[^,=]*=)", text)]
     for part in parts:
         if "=" not in part:

@@ -51,7 +51,7 @@ def entry(
 
 
 class RoundHead(NamedTuple):
-    """What is known of a round besides its standings."""
+    """The data of a round without its standings."""
 
     line: int  # The number of its first row.
     round_id: str
@@ -60,7 +60,7 @@ class RoundHead(NamedTuple):
     weight: int | float
 
 
-Events = Iterator[tuple[RoundHead, bytes]]  # Each event is that of `event_of`.
+Events = Iterator[tuple[RoundHead, bytes]]  # With each round, its event (`event_of`).
 
 
 def event_of(head: RoundHead, standings: list[EntryJson]) -> bytes:
@@ -146,7 +146,7 @@ class RoundCells:
         return weight
 
     def players(self, cells: Sequence[Any], places: Sequence[int]) -> tuple[str, ...]:
-        """The players in a column, or members in several, of whom some may be missing."""
+        """The players in one column, or the members in several, some of which may be empty."""
         columns = self._layout.columns
         if len(places) == 1:
             column = columns[places[0]]

@@ -28,7 +28,7 @@ MOST_KEPT: Final = 1_000  # The most mistakes of a table whose texts are stored.
 
 Row = tuple[int, Sequence[Any]]  # The number of a row, from 1, and its cells.
 Reject = Callable[[int, Invalid, Sequence[Any]], None]
-"""Takes the number of a damaged row, the reason, and what could be read of its cells."""
+"""Receives the number of a damaged row, the reason, and what could be read of its cells."""
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 NO_OBJECT: Final = msgspec.DecodeError, UnicodeDecodeError, RecursionError
 
@@ -40,7 +40,7 @@ class Rejecting:
         self.rejected = 0
         """The number of rejected rows and rounds."""
         self.rejections: list[tuple[int, Invalid]] = []
-        """The first of them: the number of the row, and the reason. Sorted when all are read."""
+        """The first of them: the number of the row, and the reason. They are sorted at the end."""
 
     def _reject(self, line: int, invalid: Invalid, _: Sequence[Any] = ()) -> None:
         self.rejected += 1
@@ -54,18 +54,18 @@ class TableRows:
     columns: list[str]  # The names of its columns, in order.
 
     def __init__(self, name: str, stem: str, unit: str) -> None:
-        """`name`: its name in messages. `stem`: its name without endings, from which ids are made.
-        `unit`: what the numbers of its rows count: `line` or `row`."""
+        """`name`: the table's name in messages. `stem`: its name without endings, from which ids
+        are made. `unit`: what the numbers of its rows count: `line` or `row`."""
         self.name, self.stem, self.unit = name, stem, unit
 
     def check_header(self, is_known: Callable[[str], bool]) -> None:
         """Raise BadConfiguration if the first row of a text seems not to name the columns.
-        `is_known`: whether a column has a name that says its role."""
+        `is_known`: whether any column's name says its role."""
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[Row]:
-        """Yield the rows. `places`: the columns that are needed; the cells of other columns may be
-        None. Damaged rows go to `reject`. A later call reads the table again. Raises OSError if the
-        table cannot be read."""
+        """Yield the number of each row, from 1, and its cells. `places`: the columns that are
+        needed; the cells of other columns may be None. Damaged rows go to `reject`. A later call
+        reads the table again. Raises OSError if the table cannot be read."""
         raise NotImplementedError
 
 
@@ -149,7 +149,7 @@ class ArrowRows(TableRows):
 
 
 def parquet_rows(path: Path) -> ArrowRows:
-    """The rows of a Parquet file. Raises UnreadableTable, also without pyarrow."""
+    """The rows of a Parquet file. Raises UnreadableTable, also if pyarrow is not installed."""
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:
@@ -205,7 +205,7 @@ def _arrow_failures(name: str) -> Iterator[None]:
 
 
 def _numbered(needed: Mapping[int, list[Any]], first: int) -> Iterator[Row]:
-    """Yield rows with the cells of these columns, numbered from `first + 1`."""
+    """Yield rows with the cells of these columns. Their numbers begin with `first + 1`."""
     if not needed:
         return
     nothing = [None] * len(next(iter(needed.values())))
@@ -293,7 +293,7 @@ def mistake(code: str, column: str, text: str) -> Invalid:
 
 
 def identifier(value: Any, column: str) -> str:
-    """An id: digits of a whole number, or a text in Unicode's NFC without blanks around it."""
+    """An id: the digits of a whole number, or a text without blanks around it, in Unicode's NFC."""
     if isinstance(value, str) and (value := value.strip()):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if is_missing(value):

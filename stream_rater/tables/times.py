@@ -96,7 +96,7 @@ class Times(ReadColumn):
         return bool(self._open()) and fits[0] not in (before, ORDERS[0])
 
     def _open(self, orders: Sequence[str] = ORDERS) -> list[str]:
-        """The dates that may be several by these orders."""
+        """The texts that are several dates, depending on which of these orders holds."""
         return [text for text in self.seen if len(set(_days(text, orders).values())) > 1]
 
     def said(self) -> str:
@@ -188,7 +188,7 @@ class Times(ReadColumn):
 
 
 def _days(text: str, orders: Sequence[str] = ORDERS) -> dict[str, tuple[int, int, int]]:
-    """The year, month and day of a date by each of these orders that it may have."""
+    """By each of these orders in which a text is a date, its year, month and day."""
     found = _DATED.fullmatch(text)
     assert found is not None, "it was matched before"
     one, two, year = int(found["one"]), int(found["two"]), int(found["year"])

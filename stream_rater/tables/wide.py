@@ -12,7 +12,7 @@ from stream_rater.tables.names import key_of, names_of_side, plain
 from stream_rater.tables.sources import DRAWN, FIRST, SECOND, Reject, Row, is_missing
 
 PROBE: Final = 1_000
-"""In so many rows a column of ids with a doubtful name must have no value twice."""
+"""The number of first rows in which a column with a doubtful name must have no id twice."""
 
 Players = Sequence[tuple[str, ...]]
 Outcome = tuple[Sequence[int | None], Sequence[int | float | None]]

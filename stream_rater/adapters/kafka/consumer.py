@@ -29,15 +29,15 @@ DRAIN_S = 0.05  # How long a static member serves outstanding callbacks before i
 STATISTICS_MS = 5000  # The interval at which the client reports how far it has fetched.
 
 MEMBER_S = 0.05
-"""The interval at which the membership is read while the assignment does not change. The client
-asks another thread, and holds Python's lock until it answers. A generation that is out of date
-only makes the broker answer that it is old."""
+"""The interval at which the group membership is read while the assignment does not change. The
+client asks another thread, and holds Python's lock until it answers. If the generation is out of
+date, the broker only answers that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0  # A new member without partitions after this time is a standby.
 REJOIN_S = 0.2  # How long a poll waits for metadata of the topic.
 WAKE_S = 2.0
-"""For so long after an assignment changed, a poll without records wakes the fetching thread."""
+"""For this long after an assignment changed, a poll without records wakes the fetching thread."""
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
 AGAIN_S = 60.0
@@ -88,7 +88,8 @@ class Input:
         self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
         *, prefer_large_fetches: bool = False,
     ) -> None:  # fmt: skip
-        """`prefer_large_fetches`: fetch only while the client's queue is empty."""
+        """`prefer_large_fetches`: fetch only while the client's queue is empty, so that responses
+        are few and large."""
         self.topic, self.group, self._settings = topic, group, settings
         self._deadlines = access.Deadlines(stop)
         self._lost, self._gained, self._owned = set[int](), set[int](), set[int]()
@@ -102,7 +103,7 @@ class Input:
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
         self.log_ends: Mapping[int, int] = {}
-        """The end of each partition as another thread has read it, since this one may be stuck."""
+        """The end of each partition as another thread has read it: this thread may be stuck."""
         self._fetched: dict[int, int] = {}
         """The next offset that the client fetches of a partition, if it had nothing for us then.
         It may be out of date while a partition is paused."""
@@ -233,7 +234,7 @@ class Input:
         return polled
 
     def _rest(self, first: Message | None, effect: Poll) -> list[Message]:
-        """The other records: wait until there are enough or the time is over, then take all."""
+        """The records after the first: wait for enough of them or for the time, then take all."""
         missing = effect.enough - 1 if first is not None and effect.gather_s else 0
         gathered = self.consumer.consume(missing, effect.gather_s) if missing > 0 else []
         return gathered + self.consumer.consume(POLL_RECORDS - len(gathered), 0.0)
@@ -269,13 +270,13 @@ class Input:
                 self.consumer.seek(each)
 
     def _rejoin_at_once(self) -> None:
-        """Let librdkafka rejoin at once, by a metadata response: it tries only once a second."""
+        """Let librdkafka rejoin at once, by a metadata response: alone it tries once a second."""
         self._may_rejoin = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _read_membership(self) -> None:
-        """Read the member id and the group's metadata, valid while the assignment is known."""
+        """Read the member id and the group's metadata, both valid until the assignment changes."""
         metadata = self.consumer.consumer_group_metadata()
         self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.
@@ -319,7 +320,7 @@ class Input:
                 self._seek_one(each)
 
     def _topic_partitions(self, which: Mapping[int, int] | Set[int]) -> list[TopicPartition]:
-        """These partitions with their offsets, or with 0."""
+        """These partitions in the client's form, with their offsets, or with offset 0."""
         offsets = which if isinstance(which, Mapping) else dict.fromkeys(which, 0)
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
 

@@ -62,14 +62,14 @@ def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """The headers of a rejection: the record's place, the reason, its content type, its kind, if
-    it is a correction, and the offset of the later record that decided, if there is one."""
+    """The headers of a rejection: the record's place, the reason, the record's content type, its
+    kind if it is a correction, and the offset of the later record that decided, if there is one."""
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
     try:
         received = datetime.fromtimestamp(record.received_s, UTC)
-    except (ValueError, OverflowError, OSError):  # the timestamp is no valid time
+    except (ValueError, OverflowError, OSError):  # the timestamp is not a valid time
         received = datetime.fromtimestamp(0, UTC)
     envelope = dict(
         events.cloud_event_headers(event_id, events.ROUND_REJECTED, received.isoformat())
@@ -97,7 +97,7 @@ def place_of(headers: RecordHeaders) -> tuple[int, int] | None:
 
 
 def next_offset_of(headers: RecordHeaders) -> tuple[int, int] | None:
-    """The partition and the `next_offset` of a rejection, from its headers; None if it is none."""
+    """The partition and `next_offset` of a rejection, by its headers; None if it is none."""
     place, decided_at = place_of(headers), header(headers, DECIDED_OFFSET)
     if place is None:
         return None
@@ -105,7 +105,7 @@ def next_offset_of(headers: RecordHeaders) -> tuple[int, int] | None:
 
 
 class _Names(msgspec.Struct):
-    """The names in a round."""
+    """The ladder and the id that a round names."""
 
     ladder: str = ""
     round_id: str = ""
@@ -127,7 +127,7 @@ def rejection_in(record: Record) -> RejectedRecord | None:
 
 
 def rejected_record(rejection: Rejection) -> RejectedRecord:
-    """The same of a rejection that is not in a topic."""
+    """A rejection that is not in a topic, as `rejection_in` returns it."""
     record = rejection.record
     is_round = not header(record.headers, corrections.EVENT_TYPE)
     names = (rejection.ladder, rejection.round_id) if is_round else ("", "")
@@ -154,13 +154,13 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
 
 
 class Sender(ABC):
-    """Appends rounds, seeds and corrections to the log, as senders do (`places.port.Submitter`)."""
+    """Appends rounds, seeds and corrections to the log (`places.port.Submitter`)."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []
-        """Why records were not appended. Appending to a file raises instead."""
+        """Why records were not appended. An append to a file raises an error instead."""
         self.corrections: list[tuple[int, int]] = []
-        """Partition and offset of each seed, reset or correction, in order."""
+        """Partition and offset of each seed, reset or correction that was appended, in order."""
 
     def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
         """Append one round."""
@@ -168,7 +168,7 @@ class Sender(ABC):
         self._send(round_id, ladder, value, headers, corrects=False)
 
     def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        """Append one record of this kind that is no round. `subject` is what it is about."""
+        """Append one correction, seed or reset of this kind. `subject` is what it is about."""
         now = datetime.now(UTC).isoformat()
         headers = events.cloud_event_headers(uuid.uuid4().hex, kind, now)
         headers.append((corrections.EVENT_TYPE, kind.encode()))
@@ -178,7 +178,7 @@ class Sender(ABC):
     def _send(
         self, name: str, ladder: str, value: bytes, headers: Headers, *, corrects: bool
     ) -> None:
-        """Append one record, keyed by ladder. `name`: what messages call it."""
+        """Append one record, keyed by ladder. `name` is what messages call the record."""
 
     @abstractmethod
     def flush(self) -> None:

@@ -32,7 +32,7 @@ SLOW_COMMIT_S = 2.0
 NEW_PRODUCER_EVERY_S = 0.2
 """The shortest time between two new producers, so that a persistent failure does not spin."""
 LARGEST_REQUEST_BYTES = access.LARGEST_RESPONSE_BYTES
-"""The client's own limit, as large as that of readers. Brokers enforce that of each topic."""
+"""The client's own limit, as large as the readers'. Brokers enforce the limit of each topic."""
 ANY = -1  # Let the client choose the partition by the key.
 NOW = 0  # Let the client set the timestamp.
 
@@ -42,8 +42,8 @@ Delivered = Callable[[KafkaError | None, Message], None]
 DISCONNECTS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 
 SYSLOG_INFO = 6
-"""The level at which the client logs a broken connection, unless it was idle for a minute: then no
-request can have been in flight on it."""
+"""The level at which the client logs a broken connection. It logs a connection that was idle for a
+minute below this level; no request can have been in flight on it."""
 CONNECTION_FAILED = "FAIL"  # The kind of these lines in the client's log.
 
 
@@ -65,9 +65,9 @@ def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float
 
 
 class DisconnectHandler(logging.Handler):
-    """Reports broken connections from the client's log. Since librdkafka 2.11.1 the error callback
-    reports connections that are refused, and the loss of all brokers. If the one to one of several
-    brokers is closed, the client only logs it."""
+    """A log handler that reports broken connections from the client's log. Since librdkafka 2.11.1
+    the error callback reports connections that are refused, and the loss of all brokers. If a
+    connection to one of several brokers is closed, the client only logs it."""
 
     def __init__(self, on_disconnect: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -126,7 +126,7 @@ class Transactions:
             self._doubt = str(access.trouble_of(error)).removeprefix("kafka: ")
 
     def renew(self) -> None:
-        """Make another producer of the same id. The broker aborts what the old one left open."""
+        """Make another producer with the same id. The broker aborts what the old one left open."""
         wait_s = self._made_s + NEW_PRODUCER_EVERY_S - time.monotonic()
         if wait_s > 0.0:
             time.sleep(wait_s)
@@ -165,8 +165,9 @@ class Transactions:
             send(producer)
 
     def abort(self) -> None:
-        """Abort the transaction, after all messages are flushed: the broker may not know yet that
-        there is one, and would answer with an error that ends the client (librdkafka's 4849)."""
+        """Abort the transaction, after all messages are flushed. The broker may not know yet that
+        there is a transaction; it would then answer the abort with an error that ends the client
+        (librdkafka's issue 4849)."""
         self._flush(self._begun)
         self._conclude(self._begun, self._begun.abort_transaction)
 
@@ -191,7 +192,7 @@ class Transactions:
         return self._producer
 
     def _conclude(self, producer: Producer, action: Callable[[float], Any]) -> None:
-        """Commit or abort. Raises LogTrouble if a retry may later end the next transaction."""
+        """Commit or abort. Raises LogTrouble if a retried request may end the next transaction."""
         began_s = time.monotonic()
         self._deadlines.call(TIMEOUT_S, action)
         took_s = time.monotonic() - began_s
@@ -213,7 +214,7 @@ class Transactions:
             raise
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until all messages are acknowledged, of which there may be many."""
+        """Wait until all messages, which may be many, are acknowledged."""
         for slice_s in self._deadlines.slices(self._longest_s):
             with access.translated_failures():
                 left = producer.flush(slice_s)

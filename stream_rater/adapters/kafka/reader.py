@@ -1,4 +1,5 @@
-"""Reads topics outside of consumer groups: whole, as records arrive, from the end, or again."""
+"""Reads topics outside of any consumer group: a whole topic, new records as they arrive, the last
+records of a key, or some records again."""
 
 import time
 import uuid
@@ -27,14 +28,14 @@ REREAD_TIMEOUT_S = 10.0
 FIRST_RECORD_S = 0.02
 """How long a call that reads again waits for the first record. Other rounds wait during this."""
 IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""Errors that a reader ignores: it never uses its group, on which it needs no right."""
+"""Errors that a reader ignores: it needs no right on its group, which it never uses."""
 ONE_BATCH = 1  # The most bytes of a partition in a response: the first batch is sent whole.
 QUEUE_BACKOFF_MS = 10
 """How long the client waits before it fetches more, once its queue is full. The default, a second,
 is longer than it takes to read a full queue."""
 
 FETCH_WAIT_MS = 20
-"""How long a broker lets a consumer wait at the end of a partition; the default is 500 ms."""
+"""How long a broker lets a consumer wait at the end of a partition; Kafka's default is 500 ms."""
 POLL_S = 0.2  # How long a reader that goes on for long waits for the next record.
 COUNT_S = 2.0
 """The interval at which a reader that goes on for long asks for the number of partitions."""
@@ -131,9 +132,9 @@ class Reader:
         return range(partitions, known)
 
     def follow(self, positions: list[int]) -> Iterator[Sequence[Record]]:
-        """Read all partitions for ever, each from its position on, and one that is added from its
-        beginning. Yields nothing once reading has begun, and then what each read has found. The
-        positions rise as it reads."""
+        """Read all partitions for ever, each from its position on. A partition that is added is
+        read from its beginning. First yields an empty sequence, once reading has begun, and then
+        the records of each read, of which there may be none. The positions rise as it reads."""
         self.start_at(dict(enumerate(positions)))
         yield ()
         while True:
@@ -172,7 +173,7 @@ def follow(
 def follow_rejections(
     settings: Settings, topic: str, partitions: int, positions: list[int]
 ) -> Iterator[Sequence[RejectedRecord]]:
-    """Yield the rejections in `round-rejected` as they come, as `places.port.Place` says."""
+    """Yield the rejections in `round-rejected` as they come (see `places.port.Place`)."""
     with closing(Reader(settings, topic, placeholders=True)) as reader:
         if not positions:
             bounds = map(reader.bounds, range(partitions))
@@ -190,7 +191,7 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
 def read_rounds(
     settings: Settings, topic: str, ends: Mapping[int, int]
 ) -> Iterator[Sequence[Record]]:
-    """Yield every record that these partitions have now, as columns if possible."""
+    """Yield every record that these partitions have now, as columns where that is possible."""
     return read_batches(settings, topic, ends, ROUNDS_AT_ONCE, plain=True)
 
 
@@ -333,7 +334,7 @@ def record_sums(
 def source_tails(
     settings: Settings, admin: topics.Admin, offsets: Mapping[int, int]
 ) -> dict[int, SourceTail]:
-    """The end of partitions of the rounds, and the checksum of the record before an offset."""
+    """The end of each of these partitions, and the checksum of the record before an offset."""
     if not offsets:
         return {}
     topic = admin.topics.rounds

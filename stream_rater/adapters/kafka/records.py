@@ -1,4 +1,4 @@
-"""Interprets what a consumer returns: messages, errors in their place, and committed offsets."""
+"""Interprets what a consumer returns: messages, errors in place of messages, and offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import methodcaller
@@ -43,7 +43,8 @@ class Messages:
         """By partition, the offset of the next placeholder."""
 
     def begin_at(self, offsets: Mapping[int, int]) -> None:
-        """Note that partitions are read from these offsets on, maybe from within such a batch."""
+        """Note that partitions are read from these offsets on, which may lie within a batch that
+        cannot be decompressed."""
         self._next.update(offsets)
 
     def records(self, messages: Iterable[Message]) -> list[Record]:
@@ -100,7 +101,7 @@ def _record_of(message: Message, headers: Headers) -> Record:
 
 
 def _headers(message: Message) -> Headers:
-    """The headers of a message, to be called once; none if the client cannot represent them."""
+    """The headers of a message; none if the client cannot represent them. Call it only once."""
     try:
         found: Headers | None = _client_headers(message)
     except (SystemError, UnicodeDecodeError):
@@ -111,7 +112,7 @@ def _headers(message: Message) -> Headers:
 # --- committed offsets ---------------------------------------------------------------------------
 
 TAIL = "tail="
-"""The metadata of a commit: this, and the checksum of the record before it in hexadecimal."""
+"""The prefix of a commit's metadata. The checksum of the record before follows, in hexadecimal."""
 
 
 def committing(topic: str, offsets: Mapping[int, int], tails: Tails) -> list[TopicPartition]:

@@ -22,7 +22,7 @@ MOST_RECORDS = 10_000  # The most records that may wait for Kafka's acknowledgem
 MOST_BYTES = 64 * 1024 * 1024  # The most bytes of them.
 UNEXPLAINED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL})
 """The outcomes of records of a producer that has failed. The producer itself reports the reason."""
-_Outcome = tuple["asyncio.Future[Appended]", int, Appended]  # Also the bytes of the record.
+_Outcome = tuple["asyncio.Future[Appended]", int, Appended]  # With the record's size in bytes.
 POLL_S = 0.1
 RETRY_S = 1.0
 END_S = 3.0  # The seconds for which records are still delivered when the process ends.
@@ -209,11 +209,11 @@ def _full(waiting: int) -> NotAppended:
 # --- what an index follows (`index.log`) ----------------------------------------------------------
 
 KEEPS_TOMBSTONES_MS = 86_400_000
-"""The default of delete.retention.ms, for whoever may not ask for the topic's own."""
+"""The default of delete.retention.ms, used if this service may not read the topic's own value."""
 
 
 class KafkaLog:
-    """The topics of a service."""
+    """The topics of a service, as an index follows them (`index.log.FollowedLog`)."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -234,11 +234,11 @@ class KafkaLog:
         return KafkaTopic(self._settings, self._admin, topic, partitions)
 
     def close(self) -> None:
-        """Nothing: each topic has its own connections."""
+        """Does nothing: each topic has its own connections."""
 
 
 class KafkaTopic:
-    """A topic. The methods raise LogTrouble or Denied."""
+    """A topic that an index follows. The methods raise LogTrouble or Denied."""
 
     def __init__(
         self, settings: Settings, admin: topics.Admin, topic: str, partitions: int
@@ -257,7 +257,7 @@ class KafkaTopic:
 
     @property
     def reached(self) -> Mapping[int, int]:
-        """By partition, the end, if the last call of `gather` has reached it."""
+        """The end of each partition whose end the last call of `gather` has reached."""
         return self._reader.ends
 
     def ends(self) -> Sequence[int]:
@@ -269,11 +269,12 @@ class KafkaTopic:
         return reader.record_sums(self._settings, self._admin, self._topic, offsets)
 
     def start_at(self, positions: Sequence[int]) -> None:
-        """Let `gather` begin at these offsets."""
+        """Let `gather` begin at these offsets, one for each partition."""
         self._reader.start_at(dict(enumerate(positions)))
 
     def gather(self, wait_s: float) -> Sequence[Record]:
-        """The records that come within `wait_s`, or many. LogTrouble: partitions were added."""
+        """The records that come within `wait_s`. Returns early once there are many. Raises
+        LogTrouble if partitions were added."""
         if added := self._reader.added(self.partitions):
             raise LogTrouble(
                 f"kafka: {self._topic} has {added.stop} partitions now: reading begins again"
@@ -281,10 +282,10 @@ class KafkaTopic:
         return self._reader.gather(wait_s)
 
     def wake(self) -> None:
-        """Nothing: `gather` returns soon by itself."""
+        """Does nothing: `gather` returns soon by itself."""
 
     def known_end(self, partition: int) -> int:
-        """The end of a partition as the last response said."""
+        """The end of a partition as the last response said. Makes no request."""
         return self._reader.known_end(partition)
 
     def close(self) -> None:

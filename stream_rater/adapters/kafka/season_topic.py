@@ -29,7 +29,7 @@ TIMEOUT_S = 30.0
 """How long a read may go without a record; longer, if a transaction may stay open for longer."""
 
 Mark = season_ended.PageWritten | season_ended.SeasonKept
-"""What says that a page, or a season, is written."""
+"""A record which says that a page, or a whole season, is written."""
 
 
 def topic_of(settings: Settings) -> str:
@@ -38,7 +38,7 @@ def topic_of(settings: Settings) -> str:
 
 
 def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[season_ended.SeasonKept]:
-    """The summaries of a ladder's seasons that are written. Raises LogTrouble or Denied."""
+    """The summaries of a ladder's written seasons. Raises LogTrouble or Denied."""
     topic = topic_of(settings)
     partitions = admin.partitions_if_any(topic)
     if partitions is None:

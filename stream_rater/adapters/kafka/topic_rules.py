@@ -17,9 +17,9 @@ from stream_rater.contract.events import LEAST_BYTES
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
-"""The message size of new topics: of rounds, and of old ladder events that `erase` copies."""
+"""The message size of new topics, for rounds and for old ladder events that `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
-"""The most bytes that a rejection has besides the rejected record: headers, also the batch's."""
+"""The most bytes of a rejection besides the rejected record: its headers, and the batch's."""
 LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES  # What a reader can read at most.
 MANY_COPIES = 3  # The number of replicas with which one may be unavailable and two are left.
 POLICY = "cleanup.policy"
@@ -85,12 +85,12 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
 
 
 def season_topic_settings(settings: Settings) -> tuple[int, dict[str, str]]:
-    """The same of the topic of past seasons, which `season-standings` creates."""
+    """The partitions and the configuration of the topic that `season-standings` creates."""
     return settings.partitions, _completed(settings, _deleted(FOR_EVER))
 
 
 def _completed(settings: Settings, configuration: Mapping[str, str]) -> dict[str, str]:
-    """A configuration with the size of messages, if it has none, and the in-sync replicas."""
+    """A configuration with the in-sync replicas, and with a size of messages if it has none."""
     in_sync = {MIN_INSYNC: "2"} if settings.replication >= MANY_COPIES else {}
     return {LARGEST: str(MESSAGE_BYTES), **configuration, **in_sync}
 
@@ -285,7 +285,7 @@ def size_of(configuration: Mapping[str, str]) -> int:
 
 
 def _fragile(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
-    """Messages about topics with enough replicas that let a record be written to one only."""
+    """Messages about topics with enough replicas that count a record as written with only one."""
     demand = (
         "should be 2: a record that only one broker has counts as written, and is lost with that "
         "broker"

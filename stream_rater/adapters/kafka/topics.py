@@ -18,10 +18,10 @@ from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
 
 TIMEOUT_S = 10.0  # The time-out of requests for all topics, and of waits for new topics.
-REQUEST_TIMEOUT_S = 5.0  # That of requests that a state machine waits for. It asks again later.
-COMMAND_TIMEOUT_S = 30.0  # That of a command's requests. It ends if one fails, so it waits longer.
-RESULT_S = 2 * COMMAND_TIMEOUT_S  # The longest wait if the client does not keep its time-out.
-NEW_TOPIC_PAUSE_S = 0.05  # The pause before a broker is asked again that does not know a new topic.
+REQUEST_TIMEOUT_S = 5.0  # For requests that a state machine waits for; it asks again later.
+COMMAND_TIMEOUT_S = 30.0  # For a command's requests. It ends if one fails, so it waits longer.
+RESULT_S = 2 * COMMAND_TIMEOUT_S  # The longest wait if the client exceeds its time-out.
+NEW_TOPIC_PAUSE_S = 0.05  # The pause before a broker that does not know a new topic is asked again.
 ABANDONED_S = 15.0  # How long a transaction may outlive its time-out: brokers look every 10 s.
 _SPEC: Any = admin_api.OffsetSpec
 LATEST: Any = _SPEC.latest()
@@ -76,12 +76,12 @@ class Admin:
         """Create the topics that do not exist, which needs a right of its own."""
         existing, wanted = self.partitions(), topic_rules.topic_settings(self._settings)
         self._create({name: each for name, each in wanted.items() if name not in existing})
-        for _ in _looks():  # also for the leaders of topics that another process creates now
+        for _ in _looks():  # waits for the leaders of topics that another process creates now, too
             if self._are_led():
                 break
 
     def _create(self, wanted: Mapping[str, tuple[int, dict[str, str]]]) -> None:
-        """Create topics, each with so many partitions and with this configuration."""
+        """Create topics, each with its number of partitions and its configuration."""
         new = [
             NewTopic(
                 name, num_partitions=count, replication_factor=self._settings.replication,
@@ -126,7 +126,7 @@ class Admin:
                 raise TopicMismatch(refusal)
 
     def _are_led(self) -> bool:
-        """Whether each partition has a leader that knows that it leads."""
+        """Whether each partition has a leader that answers, or this service may not ask."""
         try:
             return bool([self.ends(*each) for each in self.partitions().items()])
         except LogTrouble:
@@ -244,14 +244,14 @@ class Admin:
         return self._offsets(topic, partitions, LATEST)
 
     def all_ends(self, topic: str) -> list[int]:
-        """The ends, as `ends`, of the partitions that the topic has now."""
+        """The end of each partition that the topic has now, as `ends` returns it."""
         known = self._listed(self._timeout_s, topic=topic)[topic]
         if known.error is not None:
             raise access.trouble_of(known.error)
         return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
-        """The last stable offset of each partition, up to which committed records are read."""
+        """The last stable offset of each partition. Committed records before it can be read."""
         return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
 
     def starts(self, topic: str, partitions: int) -> list[int]:
@@ -317,7 +317,8 @@ class Admin:
     def commit(
         self, group: str, topic: str, offsets: Mapping[int, int], tails: Tails = NO_TAILS
     ) -> None:
-        """Commit offsets for a group without members. `tails`: checksums of `round-completed`."""
+        """Commit offsets for a group that has no members. `tails`: the checksums of the records
+        before them, for offsets of `round-completed`."""
         ends = records.committing(topic, offsets, tails)
         if not ends:
             return

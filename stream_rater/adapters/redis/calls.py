@@ -44,13 +44,13 @@ _body, _registered, _after = _rest.rpartition(REGISTRATION)
 assert _first.startswith("#!lua ") and _registered and not _after.strip(), "functions.lua"
 
 SCRIPT = f"{_body}return apply(KEYS, ARGV)\n"
-"""The same for SCRIPT LOAD: without the first line, and with a call for the registration."""
+"""CODE for SCRIPT LOAD: without its first line, and with a call in place of the registration."""
 SHA = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 """By which EVALSHA names SCRIPT."""
 
 
 class LuaFunctions:
-    """How a store runs functions.lua: by FCALL, and by EVALSHA once it has refused functions."""
+    """How functions.lua runs on a store: by FCALL, or by EVALSHA once it has refused functions."""
 
     def __init__(self) -> None:
         self.refusal = ""
@@ -87,7 +87,7 @@ class LuaFunctions:
         return isinstance(error, NoScriptError)
 
     def failure(self, reply: Any) -> Any:
-        """A reply, with the reason why no function was called if scripts are denied, too."""
+        """A reply as it is; if it says that scripts are denied, too, an error with both reasons."""
         if not self.refusal or not _is_denied(reply, "'evalsha", "'script"):
             return reply
         return NoPermissionError(f"{self.refusal}; in its place: {_said(reply)}")
@@ -104,7 +104,7 @@ def is_refused(error: Exception) -> bool:
 
 
 def _is_denied(error: Any, *commands: str) -> bool:
-    """Whether it is an error: the command is unknown, or the user may not run one of these."""
+    """Whether an error says that a command is unknown, or that one of these is denied."""
     text = str(error).lower()
     if isinstance(error, NoPermissionError):
         return any(each in text for each in commands)
@@ -207,7 +207,7 @@ class Caller:
             asked = []
             for batch in batches:
                 connection = connections.to(self._node_of(batch.key))
-                alone = batch.commands == 1  # else in a transaction
+                alone = batch.commands == 1  # several commands are a transaction
                 connections.buffer(connection, batch.data if alone else (MULTI, *batch.data, EXEC))
                 asked.append((connection, batch.commands))
             connections.send()

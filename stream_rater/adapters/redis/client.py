@@ -122,7 +122,7 @@ DENIALS = (
 """Answers of Redis to a user without a right: in a script (7.0, and later releases), and at the
 end of a transaction that could not begin without the right."""
 
-LOGINS = "NOAUTH ", "WRONGPASS "  # How an error of Redis begins that refuses a login, or wants one.
+LOGINS = "NOAUTH ", "WRONGPASS "  # How errors begin by which Redis demands a login, or refuses one.
 DENIAL_PREFIXES = "NOPERM ", *LOGINS
 """How Redis' own error begins; redis-py has classes for them, hiredis has not."""
 
@@ -203,7 +203,7 @@ def rediscover(client: Client) -> None:
 
 # --- how a server is configured -------------------------------------------------------------------
 
-SMALL_HASH_BYTES = 512  # The longest belief with which Redis must keep a hash compact.
+SMALL_HASH_BYTES = 512  # With beliefs up to this length, Redis must keep a hash compact.
 EVICTS_ANY_KEY = "allkeys-"
 """The prefix of policies that evict keys without an expiry. Our keys have no expiry, so policies
 that begin with `volatile-` evict none of them; writes then fail as with `noeviction`."""
@@ -227,7 +227,7 @@ def check_server(server: Client) -> list[str]:
     try:
         found = server.config_get("hash-max-listpack-*")
         found |= server.config_get("maxmemory*")
-    except redis.ResponseError:  # it is denied
+    except redis.ResponseError:  # the command is denied
         found = {}
     return hash_warnings(found) + memory_warnings(_place(server), _memory(server, found))
 

@@ -17,7 +17,7 @@ from stream_rater.config.settings import Settings
 
 READ_BYTES = 2**16
 KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-"""How soon the system notices that an idle connection is gone, as in redis-py (s and probes)."""
+"""How soon the system notices that an idle connection is gone (s and probes), as in redis-py."""
 
 
 class Dialer:
@@ -142,7 +142,7 @@ class RedisConnection:
             raise redis.ConnectionError(why) from error
 
     def replies(self, count: int) -> Iterator[Any]:
-        """Yield the next `count` replies. Raises an error, unless it is an element of a reply."""
+        """Yield the next `count` replies. Raises an error reply, not an error within a reply."""
         for _ in range(count):
             reply = self.answer()
             if isinstance(reply, Exception):

@@ -18,8 +18,8 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
 
-LAYOUT_KEY = "stream-rater:layout"  # A hash, which has the four fields below, too.
-LADDERS_KEY = "stream-rater:ladders"  # Histories of ladders before the topic `ladders-noted`.
+LAYOUT_KEY = "stream-rater:layout"  # The hash with the layout. It also has the next four fields.
+LADDERS_KEY = "stream-rater:ladders"  # Ladders' histories from before the topic `ladders-noted`.
 KERNEL = "kernel"  # The kernel version of the first workers, or of the last rebuild.
 REBUILDING = "rebuilding"  # It exists while a rebuild is in progress, or after it was abandoned.
 MOVING = b"move of "  # How the value of REBUILDING begins until what `move` has copied is whole.
@@ -126,7 +126,7 @@ class StoreMetadata:
         check_not_half(self._guard(partial(self._client.hget, LAYOUT_KEY, REBUILDING)))
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Raise LayoutMismatch for what a rebuild cannot repair: other rounds, or half a move."""
+        """Raise LayoutMismatch if a rebuild cannot help: other rounds, or an unfinished move."""
         self.check_not_half()
         for name in OF_THE_ROUNDS & layout.keys():
             stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
@@ -215,13 +215,13 @@ class StoreMetadata:
 INDEX = "stream-rater:index"
 EVERY_KEY = f"*{INDEX}*"  # A pattern of all keys of the index.
 VIEWS = f"{INDEX}:views"  # Sorted set: the Unix times at which an index of a ladder was last kept.
-KEEP_S = 600.0  # The interval at which such a process says that it keeps them.
+KEEP_S = 600.0  # The interval at which a process that keeps an index writes its time to VIEWS.
 
 
 def drop_index(settings: Settings, now_s: float | None = None) -> int:
-    """Delete the index that earlier releases kept here. Returns the number of keys. `now_s`: the
-    present Unix time. With it, BadConfiguration is raised if a process of an earlier release has
-    kept the index since KEEP_S ago."""
+    """Delete the index that earlier releases kept here. Returns the number of keys. If `now_s` (the
+    present Unix time) is given, raises BadConfiguration if a process of an earlier release has kept
+    the index within the last KEEP_S."""
     client = connect(settings)
     with translated_failures(login.login_of(settings)):
         if now_s is not None and client.zcount(VIEWS, now_s - KEEP_S, "+inf"):

@@ -96,10 +96,10 @@ class MasterFinder(Sentinel):
         self, settings: Settings, address: SentinelAddress, pool: Any,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`pool`: connections to the master, made from the address."""
+        """`pool`: the pool of connections to the master, made from the address."""
         self._login = sentinel_login_of(settings)
         self.tls = {"ssl": True} if issubclass(pool.connection_class, SSL_CONNECTIONS) else {}
-        """The option of clients that use TLS, as the pool does."""
+        """The option that makes a client use TLS, if the pool uses it."""
         given = _sentinel_options(settings, pool.connection_kwargs, self._login) | self.tls
         super().__init__(address.places, sentinel_kwargs=given)  # type: ignore[no-untyped-call]
         self._name, self._clock = address.name, clock

@@ -89,13 +89,13 @@ def _tail(position: Position) -> bytes:
 
 @cache
 def _read_position(key: str) -> bytes:
-    """The encoded command that reads a shard's position, which has this key."""
+    """The encoded command that reads a shard's position. `key` is the key of the position."""
     words = "HMGET", key, *POSITION
     return calls.encode_command(len(words), calls.bulk(*words))
 
 
 def _headers(order: arrays.Ints, values: Values) -> bytes:
-    """The headers of the records, in the order of the players."""
+    """The headers of the records, in the order of the players; zeros where there is no record."""
     found = [NO_HEADER] * len(order)
     for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
         if value:
@@ -185,7 +185,8 @@ class RedisStore:
     def apply(
         self, applications: Mapping[int, Application], on_sent: Callable[[], object] = lambda: None
     ) -> dict[int, bool]:
-        """Write to each shard by compare-and-set, if it can. `on_sent` runs while Redis works."""
+        """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent` runs
+        while Redis works."""
         self._check_master()
         called = itertools.starmap(self._call, applications.items())
         replies = self._guard(lambda: self._caller.call(self._functions, called, on_sent))
@@ -268,9 +269,10 @@ def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
 
 
 class RedisCheckpoints:
-    """The checkpoints of ladders: a cache. If Redis is full, read-only or slow, nothing waits: a
-    call that fails says so by its result, and `on_failure` gets the reason. Denied is raised.
-    `guard` turns errors into these. `rebuild` leaves checkpoints: each knows its dependencies."""
+    """The checkpoints of ladders, which are a cache: no caller waits for a Redis that is full,
+    read-only or slow. A call that fails with StoreTrouble returns that, and `on_failure` gets the
+    reason; Denied is raised. `guard` raises both in place of Redis' errors. `rebuild` keeps
+    checkpoints: each knows what it depends on."""
 
     on_failure: Callable[[str], None]  # Receives the reason of each call that fails.
 
@@ -313,7 +315,7 @@ class RedisCheckpoints:
                 self._guard(partial(self._client.unlink, key))
 
     def _call(self, command: Callable[..., Any], *given: Any) -> tuple[bool, Any]:
-        """Whether the call succeeded, and its result."""
+        """Run a command. Returns whether it succeeded, and its result."""
         try:
             return True, self._guard(partial(command, *given))
         except StoreTrouble as trouble:

@@ -25,8 +25,8 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unusable
 
 CACHE_KIB = 64 * 1024  # The size of the page cache of the connection that writes.
-PAGE_BYTES = 16 * 1024  # The size of a page in a new file. What is written is mostly long.
-CHECKPOINT_PAGES = 2000  # The pages in the write-ahead log after which a commit checkpoints it.
+PAGE_BYTES = 16 * 1024  # The size of a page in a new file. Most of what is written is long.
+CHECKPOINT_PAGES = 2000  # A commit checkpoints the write-ahead log once it has this many pages.
 BUSY_S = 5.0  # How long a statement waits for a lock that a foreign program holds.
 WAL_RACE_MENDED = ((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)), ((3, 51, 3), (4, 0, 0))
 """The ranges of SQLite's versions without the race between a write and a checkpoint of two
@@ -86,7 +86,7 @@ class Database:
         return cls.open_existing(path)
 
     def close(self) -> None:
-        """Roll back, move the write-ahead log into the file, and release the lock, once."""
+        """Roll back, move the write-ahead log into the file, release the lock. May be repeated."""
         if self._hold.text.closed:
             return
         with ExitStack() as reader:
@@ -148,7 +148,7 @@ class Database:
 
     @contextmanager
     def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """Statements that take effect together: in the turn, or in one of their own."""
+        """A block in one transaction: that of the turn, or one of its own. Raises `trouble`."""
         with nullcontext() if self.in_turn else self.turn(), self.guarded(trouble) as connection:
             self._check_open()
             yield connection
@@ -197,7 +197,7 @@ class Database:
 
     @contextmanager
     def guarded(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """Statements that may fail by `trouble`. In a turn, nothing is committed after that."""
+        """A block in which SQLite's errors become `trouble`, after which no turn is committed."""
         try:
             yield self.connection
         except sqlite3.Error as error:
@@ -233,7 +233,7 @@ class Database:
 
 
 def check_window(path: Path, stored: int | None, settings: Settings) -> None:
-    """Raise BadConfiguration if a file was begun with another duplicate window, which it stores."""
+    """Raise BadConfiguration if a file was begun with another duplicate window, `stored`."""
     window = settings.duplicate_window
     if stored not in (None, window):
         raise BadConfiguration(

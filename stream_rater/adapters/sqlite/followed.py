@@ -1,4 +1,4 @@
-"""The events and standings of a data file as an index follows them: topics of one partition."""
+"""The events and standings of a data file as topics of one partition, for an index."""
 
 import math
 import threading
@@ -14,7 +14,7 @@ READ_TOGETHER = 5_000  # The most events that one call returns.
 
 
 class FileLog:
-    """A data file and its standings."""
+    """A data file and the standings beside it (`index.log.FollowedLog`)."""
 
     def __init__(self, path: Path) -> None:
         self._file = reading.DataFile(path)
@@ -30,7 +30,7 @@ class FileLog:
 
 
 class FileEvents:
-    """The events of a data file. The methods raise LogTrouble or Unusable."""
+    """The events of a data file as a topic. The methods raise LogTrouble or Unusable."""
 
     partitions, forgets_s = 1, math.inf
 
@@ -39,7 +39,7 @@ class FileEvents:
         self._awake = threading.Event()
         self.id = str(file.meta("id"))
         self.reached: Mapping[int, int] = {}
-        """The end, if the last call of `gather` has reached it."""
+        """The end of the partition if the last call of `gather` has reached it; else empty."""
 
     def ends(self) -> Sequence[int]:
         return [self._file.changed_ends()[SHARD]]
@@ -57,7 +57,7 @@ class FileEvents:
         (self._next,) = positions
 
     def gather(self, wait_s: float) -> Sequence[Record]:
-        """The next events; at most READ_TOGETHER. If there is none yet, it waits for one."""
+        """The next events, at most READ_TOGETHER. Without any, waits up to `wait_s` for `wake`."""
         some = self._file.events_from(SHARD, self._next, READ_TOGETHER)
         if not some and self._awake.wait(wait_s):
             self._awake.clear()
@@ -77,12 +77,12 @@ class FileEvents:
         return self._end
 
     def close(self) -> None:
-        """Nothing: the file is that of `FileLog`."""
+        """Does nothing: `FileLog` closes the file."""
 
 
 class FileStandings:
-    """The standings of a data file. A position is the number of seasons that are kept. Whenever it
-    rises, all records come again: to write them once more changes nothing."""
+    """The standings of a data file as a topic. A position is the number of seasons that are kept.
+    When it rises, all records come again: to write them once more changes nothing."""
 
     partitions, forgets_s = 1, math.inf
 
@@ -91,22 +91,22 @@ class FileStandings:
         self._path = names.seasons_path(file.path)
         self._rows, self._next, self._seen = season_file.SeasonRows(file.path, self.id), 0, 0.0
         self.reached: Mapping[int, int] = {}
-        """The end, if the last call of `gather` has reached it."""
+        """The end of the partition if the last call of `gather` has reached it; else empty."""
 
     def ends(self) -> Sequence[int]:
         """The number of seasons."""
         return [self._rows.count()]
 
     def checksums(self, _: Mapping[int, int]) -> Mapping[int, int | None]:
-        """None: each season is final."""
+        """Nothing, because each season is final."""
         return {}
 
     def start_at(self, positions: Sequence[int]) -> None:
-        """Let `gather` begin after so many seasons."""
+        """Let `gather` begin after this many seasons."""
         (self._next,) = positions
 
     def gather(self, _: float) -> Sequence[Record]:
-        """All records, if there are more seasons. Raises LogTrouble if there are fewer."""
+        """All records, if seasons were added. Raises LogTrouble if there are fewer."""
         changed_s = self._path.stat().st_mtime if self._path.exists() else -1.0
         if changed_s == self._seen:
             return []
@@ -120,11 +120,11 @@ class FileStandings:
         return [Record(0, count - 1, each.value, key=each.key) for each, _ in found]
 
     def wake(self) -> None:
-        """Nothing: `gather` does not wait."""
+        """Does nothing: `gather` does not wait."""
 
     def known_end(self, _: int) -> int:
-        """The number of seasons when the last records came."""
+        """The number of seasons at the last call of `gather` that found a change."""
         return self._next
 
     def close(self) -> None:
-        """Nothing: no file is open."""
+        """Does nothing: no file is open."""

@@ -100,7 +100,7 @@ class SqliteLog(LocalLog):
     rounds: SqliteTopic
     parts: SqliteTopic
     poll_records = ports.POLL_RECORDS
-    pieces = 1  # nobody sees them before the transaction ends
+    pieces = 1  # nobody sees the events before the transaction ends
 
     def __init__(self, database: Database) -> None:
         super().__init__(database.partitions, database.shards)
@@ -226,7 +226,7 @@ class SqliteLog(LocalLog):
                 self.parts.cut(connection, shard, until)
 
     def changed_end(self, shard: int) -> int:
-        """The offset of the shard's next event in `rating-changed`, which subscribers read."""
+        """The offset of the shard's next event in `rating-changed`."""
         return self._changed_ends[shard]
 
 

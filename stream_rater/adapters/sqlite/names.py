@@ -97,7 +97,7 @@ def check_name(path: Path) -> None:
 
 
 def has_ours(connection: sqlite3.Connection, path: Path, table: str) -> bool:
-    """Whether a file beside a data file has this table, or none. Unusable: another program's."""
+    """Whether a file beside a data file has our table. Raises Unusable for a foreign file."""
     found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if found and (table,) not in found:
         raise Unusable(OF_ANOTHER.format(path=path))
@@ -131,7 +131,7 @@ def drop_old_index(path: Path) -> None:
 
 
 def check_unread(path: Path) -> None:
-    """Raise Unusable if a program has a file open: SQLite then keeps the files at LOG_ENDS."""
+    """Raise Unusable if a program has a file open: then SQLite keeps the files at LOG_ENDS."""
     if found := [each for end in LOG_ENDS if (each := real(path, end)).exists()]:
         raise Unusable(f"{found[0]}: another program reads {path.name}: end it, and run it again")
 
@@ -141,7 +141,7 @@ class SameFiles:
     another program has copied another file into it."""
 
     def __init__(self, *paths: Path, marks: Collection[str] = ()) -> None:
-        """`paths`: a data file, others beside it. `marks`: those that it may have; none: any."""
+        """`paths`: a data file, others beside it. `marks`: those that it may have; empty: any."""
         self._path, self._seen = paths[0], {each: each.stat() for each in paths}
         self._marks = {"", *marks} if marks else None
         self.spoiled = False
@@ -252,7 +252,7 @@ def mark_of(path: Path) -> str:
 
 
 def check_log(path: Path, *, mine: bool = False) -> None:
-    """Raise Unusable if a file's write-ahead log is of another one. `mine`: we locked the file."""
+    """Raise Unusable if a file's write-ahead log is another file's. `mine`: we hold the file."""
     log, name = real(path, "-wal"), real(path, ".lock")
     if not (name.exists() and log.exists() and log.stat().st_size):
         return

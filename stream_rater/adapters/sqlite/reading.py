@@ -24,7 +24,7 @@ T = TypeVar("T")
 AT_ONCE = 10_000  # The number of records, rejections or beliefs that one transaction reads.
 BATCH_BYTES = 2**21  # The number of bytes of rounds that are read together.
 EVENTS_AT_ONCE = 100_000  # The number of events that one transaction reads.
-LARGE = 1_000_000  # The rating changes from which on a long look is at a copy of the file.
+LARGE = 1_000_000  # With more rating changes, a long read uses a copy of the file.
 LOOK_S = 0.02  # The time between two looks at the file, to see whether it has changed.
 
 
@@ -57,7 +57,7 @@ class DataFile:
             return self._connection.execute(sql, values).fetchall()
 
     def _of(self, read: Callable[..., T], *given: object) -> T:
-        """What a function reads by this connection."""
+        """Call a function with this connection, and return its result."""
         with self._failing():
             return read(self._connection, *given)
 
@@ -70,7 +70,7 @@ class DataFile:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """One transaction for what the block reads, which may be within another such block."""
+        """A context manager that reads in one transaction. It may lie within another such block."""
         begins = not self._connection.in_transaction
         with self._failing():
             if begins:
@@ -91,8 +91,8 @@ class DataFile:
                 self._recent = {}
 
     def copy_to(self, path: Path) -> None:
-        """Write the file as it is at one instant to a new one, without the mark of its writer, who
-        may go on. It is on the disk when this returns."""
+        """Write the file as it is at one instant to a new one, without its writer's mark. The
+        writer may go on. The copy is on the disk when this returns."""
         with private_files():
             self._rows("VACUUM INTO ?", str(path))
         with self._failing(), closing(sqlite3.connect(path)) as copy, copy:
@@ -143,7 +143,7 @@ class DataFile:
             return rounds, sum(self.part_ends()) - sum(self.committed(UPDATERS, self.shards))
 
     def records_of(self, partition: int, end: int, first: int = 0) -> Iterator[Record]:
-        """Yield the records of a partition of the rounds from `first` to before `end`."""
+        """Yield the records of a partition of `round-completed` from `first` to before `end`."""
         while first < end:
             with self._failing():
                 found = log.read_records(self._connection, "rounds", partition, first, end)
@@ -194,7 +194,7 @@ class DataFile:
     def events_from(
         self, shard: int, first: int, most: int = EVENTS_AT_ONCE
     ) -> list[tuple[int, Event]]:
-        """Offset and content of the next events of a shard, from an offset on: at most so many."""
+        """Offset and content of the events of a shard from offset `first` on, at most `most`."""
         with self._together(), self._failing():
             return list(islice(read_events(self._connection, shard, first), most))
 
@@ -208,8 +208,8 @@ class DataFile:
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
     ) -> tuple[list[bytes | None], int]:
-        """The values of the last events with this key that are kept, at most `count`, oldest first;
-        and the offset down to which they were searched. The search ends early after `within_s`."""
+        """The values of the last events with this key that are kept, at most `count`, oldest first.
+        Also the offset down to which they were searched: the search ends early after `within_s`."""
         end_s, before = time.monotonic() + within_s, place(shard + 1, 0)
         found: list[bytes | None] = []
         sql = (
@@ -272,7 +272,7 @@ class DataFile:
 
 
 def data_file(path: str) -> closing[DataFile]:
-    """A data file that is open within the block. Raises Unusable or Denied."""
+    """An open data file, as a context manager that closes it. Raises Unusable or Denied."""
     return closing(DataFile(Path(path)))
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-APPLICATION_ID = 0x53524154  # "SRAT", in the header of a file of SQLite that is ours.
-FORMAT = 1  # What this release writes: the `user_version` in the file's header.
+APPLICATION_ID = 0x53524154  # "SRAT". It is in the header of each SQLite file that is ours.
+FORMAT = 1  # The format that this release writes, as `user_version` in the file's header.
 OFFSET_BITS = 44
 
 

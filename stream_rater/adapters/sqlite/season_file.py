@@ -59,7 +59,7 @@ class SeasonFile:
         return {each.page: each for each in marks if isinstance(each, season_ended.PageWritten)}
 
     def write(self, messages: Iterable[season_ended.Message], _: str) -> None:
-        """Write a page, maybe with the season's summary, in one transaction, unless it is there."""
+        """Write a page in one transaction, unless it is there. It may have the season's summary."""
         with opening(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -90,7 +90,7 @@ class SeasonRows:
     """Reads the standings of past seasons. The methods raise StoreTrouble, Denied or Unusable."""
 
     def __init__(self, data: Path, data_id: str = "") -> None:
-        """`data`: the data file. `data_id`: its id; standings of another one are Unusable then."""
+        """`data`: the data file. `data_id`: its id; another file's standings are then Unusable."""
         self._path, self._data_id = seasons_path(data), data_id
 
     def kept(self, ladder: str) -> list[season_ended.SeasonKept]:
@@ -114,8 +114,8 @@ class SeasonRows:
 
     def all_records(self, *, whole: bool = True) -> Iterator[tuple[season_ended.Message, str]]:
         """Yield the records of all seasons that are kept, with their times: of each season the
-        standings first, then the marks of its pages, and the summary last. `whole`: whether to
-        raise Unusable if only a part of a season is written."""
+        standings first, then the marks of its pages, and the summary last. Raises Unusable if only
+        a part of a season is written, unless `whole` is false."""
         with self._reading() as connection:
             if connection is None:
                 return
@@ -154,8 +154,8 @@ class SeasonRows:
 def write_new(
     data: Path, data_id: str, messages: Iterable[tuple[season_ended.Message, str]]
 ) -> None:
-    """Write records of past seasons, if there are any, to a new file. `data`: the file with this
-    id, which is to take the place of a data file: so are the standings, after it."""
+    """Write records of past seasons, if there are any, to a new file. `data`: the new data file,
+    with this id, which is to replace another. `names.settle` then puts the standings in place."""
     path = real(seasons_path(data.with_suffix("")), NEW)
 
     def season_of(each: tuple[season_ended.Message, str]) -> tuple[str, int]:

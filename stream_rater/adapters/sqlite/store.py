@@ -233,7 +233,7 @@ def keys_of(players: player_column.PlayerColumn) -> list[str]:
 
 
 def encode(beliefs: player_column.BeliefColumn) -> bytes:
-    """The beliefs of a call as a row of `recent`. Nothing lies between the texts of a column."""
+    """The beliefs of a call as a row of `recent`. Nothing separates the texts of a column."""
     players, names, records = beliefs.players, beliefs.players.names, beliefs.records
     ladder, ends = players.ladder.astype("<i4"), names.ends.astype("<i8")
     columns = ladder, names.data, ends, records.data, records.ends.astype("<i8")

@@ -60,15 +60,15 @@ class Door:
         clock: Callable[[], float] = time.time, *, needs_token: bool = True,
     ) -> None:  # fmt: skip
         """`posted` receives the outcome of each record, `acknowledged` the seconds until the log
-        acknowledged some. `clock` returns Unix seconds. `needs_token`: for writing; without, only
-        programs of this machine may write."""
+        acknowledged records. `clock` returns Unix seconds. `needs_token`: whether clients need the
+        token for writing; without it, only programs of this machine may write."""
         self.needs_token = needs_token
         self._ladders, self._log, self._waiting, self._clock = ladders, log, waiting, clock
         self.states = RoundStates() if states is None else states
         self._posted, self._acknowledged = posted, acknowledged
         self._validator: validating.Validator | None = None
-        self._sending: dict[tuple[str, str], _Writing] = {}  # By ladder and id.
-        self._requests: list[_Request] = []  # Those whose rounds are not validated yet.
+        self._sending: dict[tuple[str, str], _Writing] = {}  # By ladder and round id.
+        self._requests: list[_Request] = []  # The requests whose rounds are not validated yet.
         self._tasks: set[asyncio.Task[None]] = set()  # The tasks that write.
 
     def warm(self) -> None:
@@ -84,8 +84,8 @@ class Door:
         self, ladder: str, body: bytes, trace: Trace | None = None,
         beginnings: "Beginnings | None" = None,
     ) -> RoundTaken:  # fmt: skip
-        """Take one round, whose ladder is in the path; before it, a seed if there are
-        `beginnings`."""
+        """Take one round, whose ladder is in the path. With `beginnings`, a seed for some of its
+        players is stored before it."""
         if beginnings is not None:
             await self._begin(ladder, body, trace, beginnings)
         (found,) = await self._take([body], ladder, trace)
@@ -145,8 +145,8 @@ class Door:
     async def _begin(
         self, ladder: str, body: bytes, trace: Trace | None, beginnings: "Beginnings"
     ) -> None:
-        """Send a seed for those players of a round who begin from another ladder; none for an
-        invalid round, and for one that was sent before."""
+        """Send a seed for those players of a round who begin with a rating of another ladder. For
+        an invalid round, and for one that was sent before, nothing is sent."""
         (valid,) = self._ready().rounds([(body, ladder)], self._clock())
         if isinstance(valid, Invalid | validating.PathMismatch):
             return
@@ -226,8 +226,8 @@ class Door:
                         each.answers.set_exception(error)
 
     def _answer(self, requests: Sequence["_Request"]) -> None:
-        """Answer these requests. If this raises, as their rounds cannot be validated, it has done
-        nothing."""
+        """Answer these requests. If the rounds cannot be validated, this raises, and has answered
+        none."""
         answers = iter(self._answers_to(requests))
         for each in requests:
             own = list(islice(answers, len(each.bodies)))
@@ -362,7 +362,7 @@ _fields = [(f"round{i}", msgspec.Raw, msgspec.Raw()) for i in range(MOST_AT_ONCE
 _array = msgspec.json.Decoder(
     msgspec.defstruct("_Rounds", _fields, array_like=True, forbid_unknown_fields=True)
 ).decode
-"""Decodes an array, and ends at the first element that is too many, before it makes objects."""
+"""Decodes an array. With too many elements it fails before it makes an object for each."""
 
 
 def elements_in(body: bytes) -> list[bytes]:
@@ -383,8 +383,8 @@ _sign = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]|\\.)*+")*+([\[\]{},])', re.DOT
 
 
 def _split(body: bytes) -> list[bytes] | None:
-    """The elements of an array of which some are no JSON, by the brackets outside of texts; None if
-    these do not fit, or are too many."""
+    """The elements of an array of which some are not valid JSON, divided by the brackets and commas
+    outside of texts. None if the brackets do not match, or are too many."""
     text, found, first, at, depth = body.strip(), list[bytes](), 1, 0, 0
     for _ in range(MOST_SIGNS):
         if not (sign := _sign.match(text, at)):

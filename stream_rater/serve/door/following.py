@@ -1,4 +1,4 @@
-"""The door of a process, and the threads that follow the workers for it."""
+"""The door of a process, and the threads by which it follows the workers."""
 
 import asyncio
 import threading
@@ -21,29 +21,30 @@ from stream_rater.serve.http.metrics import ApiMetrics
 
 PAUSE_S = 0.03  # The pause between two reads of the progress while a request waits.
 IDLE_S = 2.0  # The pause while rounds are pending and no request waits.
-FAILURES = Trouble, Denied, TopicMismatch, Unusable  # What a place raises. It is asked again later.
+FAILURES = Trouble, Denied, TopicMismatch, Unusable  # A place is asked again after these.
 
 
 class DoorParts(NamedTuple):
     """What the door has of the log."""
 
     log: RoundLog | None  # The log to which rounds are appended; None if writing is off.
-    connect: Callable[[], Place]  # Connects to the place. Each thread has one of its own.
+    connect: Callable[[], Place]  # Opens the place. Each thread has its own.
     needs_token: bool = True  # Whether clients need the token for writing.
     known_from: Sequence[int] | None = None
-    """By partition of `round-completed`, from where on the threads get every event and rejection;
-    None if that is to be found out."""
+    """By partition of `round-completed`, the offset from which on the threads get every event and
+    rejection; None if that is still to be found out."""
 
 
 class Doorway:
-    """The door, if writing is on. It follows the workers' progress on demand; with a door, the
-    states of rounds, too. The methods are for the event loop, except those of the threads."""
+    """The door, if writing is on, and the threads that follow the workers. They read the progress
+    when it is needed, and, if there is a door, the rejections. The threads run the methods at the
+    end; all others are for the event loop."""
 
     def __init__(
         self, parts: DoorParts, ladders: Ladders, metrics: ApiMetrics, fresh: FreshAnswers,
         trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`fresh` learns how far the workers are, and `trouble` why that cannot be read."""
+        """`fresh` receives the workers' progress; `trouble` receives why it cannot be read."""
         self._log, self._connect = parts.log, parts.connect
         self._fresh, self._troubled = fresh, trouble
         self._states = RoundStates()
@@ -58,7 +59,7 @@ class Doorway:
         if parts.known_from is not None:
             self._states.began(parts.known_from)
         self._positions: list[int] = []  # Where the index reads; empty before it has begun.
-        self._rejected_to: list[int] = []  # The same of `round-rejected`.
+        self._rejected_to: list[int] = []  # The same for `round-rejected`.
         self._stop = threading.Event()
         self._ends_wanted = threading.Event()
         self._pending = threading.Event()  # Set while the newest round may be pending.
@@ -74,7 +75,7 @@ class Doorway:
             threading.Thread(target=target, name=target.__name__, daemon=True).start()
 
     def close(self) -> None:
-        """Deliver what was taken, and end the threads soon."""
+        """Deliver the rounds that were taken, and let the threads end soon."""
         self._stop.set()
         if self._log is not None:
             self._log.close()
@@ -117,8 +118,8 @@ class Doorway:
         self._settle()
 
     def _want_ends(self) -> None:
-        """Once both topics are read, let the ends of the rounds be read: what was reported of
-        earlier rounds may have been missed."""
+        """Once both topics are being read, ask for the ends of the rounds: of rounds before them,
+        events and rejections may have been missed."""
         if self._positions and self._rejected_to and not self._states.begun:
             self._ends_wanted.set()
 

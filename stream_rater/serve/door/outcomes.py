@@ -28,16 +28,16 @@ from stream_rater.serve.http.limits import Shares
 MOST_ROUNDS = 100_000  # The most rounds whose state is stored; the newest ones are.
 MOST_CHANGES = 500_000  # The most changes of players that are stored with them.
 MOST_WAITING = 1000
-"""The most requests that may wait for a round or for the index, half of them of one address."""
+"""The most requests that wait for a round or for the index; half of them may be one address's."""
 
 DUPLICATE = "duplicate-round"
 APPLIED = "corrections-applied"
-CORRECTED = {"round-voided": "voided", "round-amended": "amended"}  # States by kinds.
+CORRECTED = {"round-voided": "voided", "round-amended": "amended"}  # States by kind of correction.
 
 
 class RoundState(msgspec.Struct, gc=False):
-    """The state of the round in one record. There are many, and no cycle of them, so the search for
-    cycles, which stops all answers, does not visit them."""
+    """The state of the round in one record. There are many, and none is in a cycle, so the garbage
+    collector's search for cycles, during which no answer is given, does not visit them."""
 
     place: RecordPlace
     ladder: str
@@ -46,13 +46,13 @@ class RoundState(msgspec.Struct, gc=False):
     code: str = ""  # Why it was rejected; empty if it was not.
     detail: str = ""
     changes: dict[str, RoundChange] = {}  # What its events say, by player.
-    content: int = 0  # As `validating.content_of` says; 0 if it was not sent to this process.
-    corrections: dict[int, str] = {}  # The kinds of corrections of this round, by their offsets.
-    corrects: RecordPlace | None = None  # Of a correction: the place of its round.
+    content: int = 0  # Its `validating.content_of`; 0 if it was not sent to this process.
+    corrections: dict[int, str] = {}  # The kinds of its corrections, by their offsets.
+    corrects: RecordPlace | None = None  # For a correction, the place of its round.
 
     def why_not(self, *, same: bool) -> str:
-        """Why a round with the same content, or not, is not the one that stands for its id; empty
-        if it is."""
+        """Why the round of this state is not the one that a client sends, in words; empty if it is.
+        `same`: whether the contents are equal."""
         newest = max(self.corrections, default=-1)
         why = "" if same else "has another content"
         if newest >= 0:
@@ -67,7 +67,7 @@ class RoundOutcome(NamedTuple):
 
     status: str  # `pending`, `rated`, `rejected`, `duplicate`, `voided` or `amended`.
     state: RoundState
-    complete: bool  # Whether `state` has the change of every player, or the others are not known.
+    complete: bool  # Whether `state` certainly has the change of every player.
     corrected_at: int | None = None  # As in the answer (`bodies.RoundStateAnswer`).
 
 
@@ -84,8 +84,8 @@ class RoundStates:
         """The kinds of the batched corrections that are about one round and not in force yet."""
         self._corrected: dict[str, int] = {}
         """By ladder, the offset of the newest correction that has changed a rating."""
-        self._known_from: list[int] = []  # By partition, from where on nothing can be missing.
-        self._settled: list[int] = []  # By partition, before where everything has been read.
+        self._known_from: list[int] = []  # By partition, the offset from which nothing is missed.
+        self._settled: list[int] = []  # By partition, the offset before which all has been read.
 
     def __len__(self) -> int:
         return len(self._states)
@@ -103,9 +103,9 @@ class RoundStates:
         self, place: RecordPlace, ladder: str, kind: str = "", round_id: str = "", *,
         batched: bool = False,
     ) -> None:  # fmt: skip
-        """Record a correction, a seed or a reset, which may be rejected yet. One of CORRECTED is
-        about the last known round of its id before it; a batched one only once its batch has
-        changed a rating."""
+        """Record a correction, a seed or a reset, which may still be rejected. If its kind is in
+        CORRECTED, it is about the last round with its id before it, if that is known. A batched one
+        takes effect only once its batch has changed a rating."""
         own = self._state(place, "", "")
         own.ladder = ladder
         for at in reversed(self._places.get((ladder, round_id), ())):
@@ -155,8 +155,8 @@ class RoundStates:
             self._states[state.corrects].corrections.pop(record.place.offset, None)
 
     def began(self, ends: Sequence[int]) -> None:
-        """The process follows both topics. `ends`, of the rounds, were read after that: earlier
-        rounds may have earlier events."""
+        """Record that the process follows both topics. `ends`, those of `round-completed`, were
+        read after that: for earlier rounds, events may have been missed."""
         self._known_from = later(ends, self._known_from)
 
     @property
@@ -255,7 +255,7 @@ class Waiting:
         self._changed = asyncio.Event()
         self._shares = Shares(MOST_WAITING, "requests wait here: ask without `wait`")
         self.count = 0  # The number of requests that wait.
-        self.wanted = threading.Event()  # Set while one waits. Another thread may wait for it.
+        self.wanted = threading.Event()  # Set while a request waits. A thread may wait for it.
 
     def notify(self) -> None:
         """Wake all requests that wait."""
@@ -269,8 +269,8 @@ class Waiting:
             self.wanted.clear()
 
     async def until(self, deadline_s: float) -> bool:
-        """Wait until the next change. Returns whether it came before the deadline, in the event
-        loop's time. Raises Refused if too many requests wait."""
+        """Wait until the next change. Returns whether it came before the deadline, which is a time
+        of the event loop. Raises Refused if too many requests wait."""
         with self._shares.taking(1):
             self.count += 1
             self.wanted.set()

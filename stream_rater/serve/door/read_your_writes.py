@@ -47,13 +47,13 @@ class Settled:
 
     def __init__(self) -> None:
         # By shard:
-        self._parts: list[_Claim | None] = []  # A claim that waits for W2.
+        self._parts: list[_Claim | None] = []  # The claim that waits for W2.
         self._passed: list[_Claim | None] = []  # The newest claim that passed W2. Its `end` is R.
-        self._reading: list[_Claim | None] = []  # One that waits for this process to read up to R.
+        self._reading: list[_Claim | None] = []  # The claim whose R is not read yet.
         self._read: list[list[int]] = []  # The offsets before which this process has everything.
         self._before: dict[int, int] = {}
-        """Where those events end that were published before shards were added: a player's may be in
-        any partition."""
+        """The ends, by shard, of the events from before shards were added. A player may have some
+        of them in any partition."""
 
     @property
     def shards(self) -> int:
@@ -86,7 +86,7 @@ class Settled:
 
     def needed(self, partition: int, offset: int, shards: Iterable[int]) -> dict[int, int] | None:
         """By shard, the position (R) at which the index includes the record at this place and all
-        before it; None while W1 or W2 is not passed."""
+        before it; None while W1 or W2 is not met."""
         ends = dict(self._before)
         for s in shards:
             passed = self._passed[s] if s < self.shards else None
@@ -97,7 +97,7 @@ class Settled:
 
     def read(self, positions: Sequence[int], rejections: Sequence[int]) -> list[int]:
         """By partition of `round-completed`, the offset before which this process has read every
-        event and rejection. `positions`, `rejections`: how far it has read these topics."""
+        event and rejection. `positions` and `rejections`: how far it has read those topics."""
         for s, waiting in enumerate(self._reading):
             if waiting is None or not s < len(positions) or positions[s] < waiting.end:
                 continue
@@ -112,19 +112,19 @@ class Settled:
 
 
 class FreshAnswers:
-    """Answers questions that name an offset, by what is known of the workers. It is for one event
-    loop."""
+    """Answers questions that name an offset, once the index includes what the workers did up to it.
+    It is for one event loop."""
 
     def __init__(
         self, questions: Questions, after: Callable[[dict[int, int]], Questions],
         hurry: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`after` gives questions that are answered only if the index has these positions, by
-        shard. `hurry` asks for the index's positions soon."""
+        """`after` returns questions that are answered only if the index has these positions, by
+        shard. `hurry` asks the index's process to report its positions soon."""
         self._questions, self._after, self.hurry = questions, after, hurry
         self.settled, self.waiting = Settled(), Waiting()
         self.trouble = ""  # Why the progress of the workers cannot be read; empty if it can.
-        self._denied = False  # Whether trying again does not help: a right or a topic is missing.
+        self._denied = False  # Whether a retry is useless: a right or a topic is missing.
 
     def observed(self, progress: WorkersProgress) -> None:
         """Take in newer progress."""
@@ -140,9 +140,9 @@ class FreshAnswers:
     async def answer(
         self, ladder: str, offset: int, players: Sequence[str] | None, wait_s: float, ask: Ask[T]
     ) -> T:
-        """The answer to a question about a ladder, which includes what every record at or before
-        `offset` of the ladder's partition did to `players` (None: to all). Raises Refused if that
-        is not so within `wait_s`."""
+        """The answer to a question about a ladder. It includes what every record up to `offset` of
+        the ladder's partition did to `players`; None: to all players. Raises Refused if the index
+        does not get there within `wait_s`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         if players is not None and (answer := await self._newer(offset, ask)) is not None:
@@ -160,7 +160,7 @@ class FreshAnswers:
             await self.waiting.until(loop.time() + AGAIN_S)
 
     async def _newer(self, offset: int, ask: Ask[T]) -> T | None:
-        """The answer now, if every player in it was changed at `offset` or later; else None."""
+        """The present answer, if every player in it was changed at `offset` or later; else None."""
         try:
             answer = await ask(self._questions)
         except (Refused, Incomplete):

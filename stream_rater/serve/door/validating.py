@@ -74,7 +74,7 @@ class Validator:
     def rounds(
         self, bodies: Sequence[tuple[bytes, str]], now_s: float
     ) -> list[ValidRound | Invalid | PathMismatch]:
-        """Validate rounds, each with the ladder of its path, or empty. `now_s`: Unix seconds."""
+        """Validate rounds, each with the ladder of its path; empty: none. `now_s`: Unix seconds."""
         found: list[ValidRound | Invalid | PathMismatch] = []
         records, other = list[Record](), dict[int, PathMismatch]()
         for i, (body, ladder) in enumerate(bodies):
@@ -118,7 +118,7 @@ class Validator:
         return ValidCorrection(ladder, kind, record.partition, value, round_id, batched)
 
     def _decoded_correction(self, record: Record) -> object:
-        """The correction, seed or reset. Raises Invalid if it is rejected at all its offsets."""
+        """The correction, seed or reset. Raises Invalid if it would be rejected at any offset."""
         decode: Callable[[Record, Ladders, int], object] = correction_records.decode
         if is_seed(record):
             decode = seed_records.decode
@@ -218,7 +218,7 @@ def ladder_in(value: bytes) -> str:
 
 
 def with_ladder(body: bytes, ladder: str) -> bytes:
-    """The body without spaces around it, and with this ladder if it is an object that has none."""
+    """The body without blanks around it. If it is an object without a ladder, this one is added."""
     value = body.strip()
     if not ladder or not value.startswith(b"{"):
         return value

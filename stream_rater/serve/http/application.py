@@ -43,7 +43,7 @@ from stream_rater.serve.questions import Questions
 from stream_rater.serve.seasons import PastSeasons
 
 MOST_ANSWERED = 2000
-"""The most requests answered at once, half of them of one address. Followers do not count."""
+"""The most requests answered at once, half of them of one address. Followers are not counted."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
@@ -58,8 +58,8 @@ class Api:
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
         *, seasons: IndexReader, door: Door | None = None, fresh: FreshAnswers | None = None,
     ) -> None:  # fmt: skip
-        """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`,
-        if it is there. `seasons` has the standings of past seasons."""
+        """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
+        None if nothing does. `seasons` has the standings of past seasons."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._beliefs, self._unready = beliefs, unready
         self._rate = limits.RateLimit(settings.serve_rate)
@@ -141,7 +141,7 @@ class Api:
         return _problem_response(refused)
 
     def _admit(self, operation: api.Operation, request: Request) -> None:
-        """Raise Refused if the client asks too often (unless it may write), or may not ask."""
+        """Raise Refused if the client asks too often (writers may), or lacks the right to ask."""
         address = request.client.host if request.client else ""
         rights = self._tokens.rights(request.headers.get("authorization", ""))
         may_write = rights == "write" or (self._open_door and operation.of_writers)
@@ -252,7 +252,7 @@ class Api:
                 assert_never(name)
 
     def _beginnings(self, ladder: str, query: dict[str, Any]) -> Beginnings | None:
-        """What finds the ratings with which players begin, if it is asked for. Raises Refused."""
+        """What finds the ratings with which players begin; None if no such rating is wanted."""
         source, more = query["seed_from"], float(query["seed_sigma"])
         if source is None:
             if more:
@@ -266,8 +266,8 @@ class Api:
     async def _asked(
         self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]
     ) -> T:
-        """The answer to a question, which includes all records up to the offset that it may name.
-        `players` are those in the answer; None for all."""
+        """The answer to a question. It includes all records up to `min_offset`, if that is given.
+        `players` are those in the answer; None: all."""
         offset = query["min_offset"]
         if offset is None:
             return await ask(self._questions)
@@ -302,7 +302,7 @@ class Api:
 
 
 class RawPaths:
-    """Passes the path on as the client sent it, so that an id may contain a slash (`%2F`)."""
+    """Passes the path on undecoded, so that an id may contain a slash (`%2F`)."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application

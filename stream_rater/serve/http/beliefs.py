@@ -1,6 +1,6 @@
 """Answers the questions that need the workers' whole beliefs: which changes a result would make,
-how factors explain a rating, and with which ratings of another ladder players begin. A process
-that may read only the index refuses these with `no-beliefs`."""
+how factors explain a rating, and with which ratings of another ladder players begin. A process that
+may read only the index refuses these questions with `no-beliefs`."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,22 +33,22 @@ from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
 
 MOST_WAITING = 32  # The most questions of an address that may wait for the thread.
-UNKNOWN_S = 30.0  # When to ask again for the seasons that have started, if they cannot be read.
+UNKNOWN_S = 30.0  # The pause after the started seasons could not be read.
 
 
 UNREADABLE = LaddersDiffer, StaleBeliefs, LayoutMismatch, TopicMismatch, Trouble, Denied
 
 
 class BeliefQuestions:
-    """Answers questions for the event loop, or raises Refused. One thread works on one after the
-    other, so they do not delay requests of other kinds."""
+    """Answers questions for the event loop, or raises Refused. One thread works on these questions,
+    one after the other, so they do not delay other requests."""
 
     def __init__(self, ladders: Ladders, index: IndexReader, connect: Callable[[], Place]) -> None:
-        """`connect` is called with the first question, in the thread."""
+        """`connect` is called in the thread, with the first question."""
         self._ladders, self._index, self._connect = ladders, index, connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
-        self._unknown_until_s = 0.0  # Until when the started seasons count as not known.
+        self._unknown_until_s = 0.0  # Until when the started seasons count as unknown.
 
     async def what_if(self, ladder: str, question: bodies.WhatIfQuestion) -> bodies.WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
@@ -65,7 +65,7 @@ class BeliefQuestions:
     async def beginnings(
         self, ladder: str, source: str, more_sigma: float, players: Sequence[str]
     ) -> list[SeededPlayer]:
-        """What `beginnings_of` finds."""
+        """The players who begin with a rating of the ladder `source` (see `beginnings_of`)."""
         published = await self._offsets(ladder, players), await self._offsets(source, players)
 
         def work() -> list[SeededPlayer]:
@@ -77,7 +77,7 @@ class BeliefQuestions:
         return await self._executor.run(work)
 
     async def started_seasons(self, ladder: str) -> Sequence[int]:
-        """The seasons that have started on a ladder, in order; none if it cannot read them."""
+        """The numbers of a ladder's started seasons, in order; none if they cannot be read."""
 
         def work() -> Sequence[int]:
             with _errors_as_problems([]):
@@ -92,8 +92,8 @@ class BeliefQuestions:
             return []
 
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
-        """The offset of the last change of each player who has a counted round: what the index has.
-        The beliefs that are used must not be older."""
+        """By player with a counted round, the offset of the last change that the index has. The
+        beliefs that are used must not be older."""
         try:
             found = await self._index.players(ladder, players)
         except AbsentLadder:
@@ -178,8 +178,8 @@ def _no_player(ladder: str, player: str) -> Refused:
 
 
 def entries_of(question: bodies.WhatIfQuestion) -> list[Entry]:
-    """The standings of a round with this result. Raises Refused without a rank, or with scores but
-    without one, for a side."""
+    """The standings of a round with this result. Raises Refused if there is not one rank for each
+    side, or not one score for each if there are scores."""
     sides, ranks, scores = question.sides, question.ranks, question.scores
     if len(ranks) != len(sides):
         raise Refused(
@@ -239,12 +239,12 @@ def beginnings_of(
     live: LiveBeliefs, ladders: Ladders, names: tuple[str, str],
     published: tuple[Published, Published], more_sigma: float, players: Sequence[str],
 ) -> list[SeededPlayer]:  # fmt: skip
-    """Those of these players, in order, who have no belief on a ladder and have one on another,
-    with that rating on the ladder's scale.
+    """The players who have a rating on another ladder, but no belief on this one, with that rating
+    on the scale of this ladder. They are in the order of `players`.
 
-    `names`: the ladder, and the one from which the ratings come; `published`: of both. `more_sigma`
-    is added to each sigma. A player who was removed from one of the ladders is left out. Raises
-    Refused if the second ladder was never rated, and as `LiveBeliefs.of` does.
+    `names`: this ladder, and the other one. `published`: the same of both. `more_sigma` is added to
+    each sigma. A player who was removed from one of the ladders is left out. Raises Refused if the
+    other ladder was never rated, and what `LiveBeliefs.of` raises.
     """
     ladder, source = names
     try:

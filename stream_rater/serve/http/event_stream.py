@@ -1,9 +1,7 @@
 """Sends each event of `rating-changed`, as a server-sent event, to the clients that follow its
-ladder.
-
-The id of an event is the position in `rating-changed` after it: the next offset of each partition,
-joined by dots. Any `serve` process can resume from it, as far back as its ring reaches.
-"""
+ladder. The id of an event is the position in `rating-changed` after it: the next offset of each
+partition, joined by dots. A client can resume from it at any `serve` process, as far back as the
+process keeps events."""
 
 import asyncio
 import itertools
@@ -22,10 +20,10 @@ MOST_FOLLOWERS = 500
 MOST_WAITING = 1000  # The most events that wait for a client. With more, the stream ends.
 HEARTBEAT_S = 15.0
 RESET = b"event: reset\ndata: {}\n\n"
-"""Sent first if the client missed events that are no longer kept: it must ask for the ratings."""
+"""Sent if the client missed events that are no longer kept. It must ask for ratings again."""
 
 
-RING_SIZE = 10_000  # The events that a process keeps: the last ones of all ladders together.
+RING_SIZE = 10_000  # The most events that a process keeps: the newest of all ladders.
 MOST_PARTITIONS = 10_000
 
 
@@ -54,7 +52,7 @@ def id_of(positions: Sequence[int]) -> str:
 
 
 def positions_in(event_id: str) -> list[int]:
-    """Decode an event id to its position. Raises BadEventId."""
+    """Decode an event id to its position, the next offset of each partition. Raises BadEventId."""
     parts = event_id.split(".")
     if len(parts) > MOST_PARTITIONS or not all(
         each.isascii() and each.isdecimal() and len(each) < 20 for each in parts
@@ -75,10 +73,10 @@ class Feed:
         self._ring: deque[FeedEvent] = deque()
         self._size = size
         self.positions: list[int] = []  # The next offset of each partition.
-        self._first: list[int] = []  # By partition, from where on the ring has every event.
+        self._first: list[int] = []  # By partition, the ring has all events from here on.
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Empty the ring, and begin again at these positions."""
+        """Empty the ring. The next event of each partition is at these positions."""
         self._ring.clear()
         self.positions, self._first = list(positions), list(positions)
 
@@ -93,7 +91,7 @@ class Feed:
         return event
 
     def position_of(self, event_id: str) -> list[int]:
-        """As `positions_in`, with an offset for each partition that exists. Raises BadEventId."""
+        """The same as `positions_in`, but with an offset for each partition that exists."""
         return later(positions_in(event_id), [0] * len(self._first))
 
     def since(self, wanted: Sequence[int], ladder: str) -> list[FeedEvent] | None:
@@ -110,14 +108,14 @@ class _Client:
 
     def __init__(self, ladder: str, address: str, next_offsets: Sequence[int]) -> None:
         self.ladder, self.address = ladder, address
-        self.next_offsets = list(next_offsets)  # By partition, what it has not received yet.
+        self.next_offsets = list(next_offsets)  # By partition, the next offset to send.
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
         """The texts to send; None ends the stream."""
         self.ended = False
         self.ahead = True  # Whether the client may know events that this process has not read.
 
     def publish(self, event: FeedEvent, positions: Sequence[int]) -> None:
-        """Queue an event, unless the client knows it. `positions` is that after the event."""
+        """Queue an event, unless the client knows it. `positions`: the position after the event."""
         if event.offset < self.next_offsets[event.partition]:
             return
         self.next_offsets[event.partition] = event.offset + 1
@@ -128,7 +126,7 @@ class _Client:
         self.put(_event_message(event, place))
 
     def put(self, text: bytes | None) -> None:
-        """Queue a text, or the end of the stream for None, or if too many texts wait."""
+        """Queue a text; None ends the stream. Too many waiting texts end it, too."""
         if self.ended:
             return
         if text is not None and self.queue.qsize() >= MOST_WAITING:
@@ -142,8 +140,8 @@ class Hub:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed, self._clock = Feed(), clock
-        self._clients: dict[_Client, float] = {}  # When each has arrived, in that order.
-        self._published: list[int] = []  # By partition, the next offset that was not published.
+        self._clients: dict[_Client, float] = {}  # The clients in order of arrival, with its time.
+        self._published: list[int] = []  # By partition, the next offset to publish.
         self._closed = False
 
     def __len__(self) -> int:
@@ -151,8 +149,8 @@ class Hub:
         return len(self._clients)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Reading begins at these positions, perhaps again, and with more partitions: no client
-        receives an event twice, and one that misses some receives RESET."""
+        """Record that reading begins at these positions. It may begin again, maybe with more
+        partitions: no client receives an event twice, and one that misses some receives RESET."""
         self._feed.begin(positions)
         added = [0] * (len(positions) - len(self._published))  # nothing of them was published
         self._published += added if self._published else positions
@@ -173,9 +171,9 @@ class Hub:
                     client.publish(event, self._feed.positions)
 
     def checkpointed(self, ends: Sequence[int]) -> None:
-        """The partitions end at these offsets, or did a while ago. A client that arrived long ago
-        and claims to know later events has an id of another topic: it receives RESET. One that is
-        only ahead of this process waits."""
+        """Record that the partitions end at these offsets, or did so recently. If a client that
+        arrived long ago claims to know later events, its id is from another topic: it receives
+        RESET. A client that is only ahead of this process waits."""
         long_ago_s = self._clock() - HEARTBEAT_S
         for client, arrived_s in self._clients.items():
             if arrived_s > long_ago_s:
@@ -196,7 +194,7 @@ class Hub:
             client.put(None)
 
     def follow(self, ladder: str, last_id: str | None, address: str = "") -> AsyncIterator[bytes]:
-        """Stream a ladder's events after the id `last_id`, or from now on. Raises Refused."""
+        """Stream a ladder's events after `last_id`; without it, from now on. Raises Refused."""
         if self._closed or not self._has_room(address):
             raise Refused(
                 "too-many-followers", f"{len(self)} clients follow changes here: ask another "
@@ -230,8 +228,8 @@ class Hub:
         return later(self._feed.positions, self._published)
 
     def _has_room(self, address: str) -> bool:
-        """Whether one more client may follow. The newest stream of another address that has many
-        more clients ends to make room."""
+        """Whether one more client may follow. To make room, the newest stream of the address with
+        the most clients ends, if this address has far fewer."""
         if len(self._clients) < MOST_FOLLOWERS:
             return True
         counts = Counter(client.address for client in self._clients)

@@ -1,5 +1,5 @@
-"""Who may ask the API, how often, how much at the same time, and for how long. (The limits of
-connections are in `runtime.connections`.)"""
+"""Limits the requests to the API: who may ask, how often, how much at the same time, and for how
+long. (The limits of connections are in `runtime.connections`.)"""
 
 import asyncio
 import hmac
@@ -25,8 +25,8 @@ from stream_rater.serve.problems import Refused
 BODY_S = 10.0  # The seconds within which a body must be complete.
 MOST_BODIES_BYTES = 64 * 1024 * 1024
 """The most bytes of all bodies together whose requests are not answered yet."""
-BURST_S = 2.0  # An address may send the requests of this many seconds at once.
-MOST_ADDRESSES = 10_000  # The most buckets: the one used longest ago is full again by then.
+BURST_S = 2.0  # The seconds whose requests an address may send all at once.
+MOST_ADDRESSES = 10_000  # The most buckets. The oldest is dropped: it is full again.
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class RateLimit:
         self._per_second = per_second
         self._full = max(1.0, BURST_S * per_second)
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """By address, how many tokens were left when its bucket was last used, and when, in s."""
+        """By address, the tokens left when its bucket was last used, and that time in seconds."""
 
     def take(self, address: str, now_s: float) -> None:
         """Take a token from the bucket of an address. Raises Refused if it has none."""
@@ -70,10 +70,10 @@ class Shares:
     share an amount of their own. It is for one event loop."""
 
     def __init__(self, most: int, what: str) -> None:
-        """`most` is for readers, and again for writers. `what` ends the text of what is used."""
+        """`most`: the amount for readers, and for writers. `what`: the end of the error's text."""
         self._most, self._what = most, what
         self._used: Counter[tuple[bool, str]] = Counter()
-        """The amounts in use, by whether the client may write, and by address (empty: all)."""
+        """The amounts in use, by whether the client may write, and by address (empty: in total)."""
 
     @contextmanager
     def taking(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
@@ -101,9 +101,9 @@ class Shares:
 async def receive(
     request: Request, take: Callable[[int], None], most_bytes: int = MOST_BODY_BYTES
 ) -> bytes:
-    """Receive a whole body of at most `most_bytes`. `take` takes its bytes from a share, at first
-    those that are announced. Raises Refused if it is too large or too slow, or the share too small.
-    """
+    """Receive a whole body of at most `most_bytes`. `take` takes its bytes from a share: first as
+    many as are announced. Raises Refused if the body is too large or too slow, or the share too
+    small."""
     too_large = Refused("body-too-large", f"send {most_bytes:,} bytes at most", "body")
     announced = int(request.headers.get("content-length") or 0)
     if announced > most_bytes:
@@ -135,15 +135,15 @@ class FairExecutor:
     the queues are served in turn, so a client that asks many questions delays only its own."""
 
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        """`max_waiting`: the most questions of an address that may wait."""
+        """`max_waiting`: the most questions of one address that may wait."""
         self._pool, self._free = ThreadPoolExecutor(threads, name), threads
         most = 2 * (threads + max_waiting)
         self._shares = Shares(most, "questions that take long wait here: try again")
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
-        """The waiting jobs of each address, in the order of service. No queue is empty."""
+        """The waiting jobs of each address, the next address first. No queue is empty."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread. Raises Refused if too many questions wait."""
+        """Run `work` in a thread, and return its result. Raises Refused if too many wait."""
         job = _Job(work, asyncio.get_running_loop().create_future())
         with self._shares.taking(1):
             self._queues.setdefault(client_address.get(), deque()).append(job)
@@ -183,8 +183,8 @@ Rights = Literal["none", "read", "write"]
 
 
 class Tokens:
-    """The tokens for reading and writing. Without the first, all may read; without the second, none
-    may write."""
+    """The tokens for reading and for writing. Without a token for reading, all may read; without
+    one for writing, none may write."""
 
     def __init__(self, read: str, write: str) -> None:
         self._read, self._write = read.encode(), write.encode()
@@ -220,7 +220,7 @@ class Sites:
     to this machine, whose answers it reads (DNS rebinding)."""
 
     def __init__(self, address: str, origins: Sequence[str]) -> None:
-        """The process listens at `address`. Pages of `origins` may ask; `*`: of any site."""
+        """The process listens at `address`. Pages of `origins` may ask; `*`: pages of all sites."""
         self._any = not is_local(address) or "*" in origins
         self._names = {urlsplit(each).netloc for each in origins}
 
@@ -236,8 +236,8 @@ class Sites:
 
     @staticmethod
     def check_writing(headers: Headers, version: str) -> None:
-        """Raise Refused unless a program of this machine sends the request, or this process's page.
-        `version` is that of HTTP."""
+        """Raise Refused unless a program of this machine, or this process's page, sends the
+        request. `version`: the version of HTTP."""
         cure = f"set {PREFIX}SERVE_WRITE_TOKEN, and send it"
         by = [name for name in headers if _OF_PROXIES.search(name)]
         if by or version == "1.0":  # the version of proxies that add no header
