@@ -77,8 +77,7 @@ PORT_WRITES = (
 
 def dies_at(number: int, said: str) -> None:
     """For a fork: let it exit at call `number` (from 0 on) of a method of PORT_WRITES on a data
-    file, or of `replace_by`, before the call has an effect. The file `said` gets the call's name.
-    """
+    file, or of `replace_by`, before the call has an effect. `said`: a file for the call's name."""
     left = itertools.count(number, -1)
 
     def dying(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

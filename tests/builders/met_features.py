@@ -55,8 +55,7 @@ def torn_log(
 ) -> list[Bytes]:
     """Rate a log, and take its last records away as a broker's loss does: parts, events and
     committed offsets of the lost rounds stay. No worker runs then. Returns the lost rounds.
-    `corrected`: what is left has a correction. `half_season`: a season's standings are half
-    written."""
+    `corrected`: the rest has a correction. `half_season`: a part of a season's standings exists."""
     worker = start(at)
     rated(at, *rounds(0, 30), *([voided(5)] if corrected else []))
     (kept,) = Admin(at).ends(Topics.of(at).rounds, 1)
