@@ -192,8 +192,7 @@ GIVEN = Credentials("ann", "given")
 
 
 def test_a_file_is_read_again(tmp_path: Path) -> None:
-    """The end of the line is left out. While the file is absent or empty, the last contents count.
-    """
+    """The line's end is left out. While the file is absent or empty, the last contents count."""
     file = tmp_path / "password"
     found = ChangingCredentials(GIVEN, password_file=str(file))
     for content, says in ((None, "no such file"), (b"", "empty"), (b"\xff", "not UTF-8")):
