@@ -145,7 +145,7 @@ def test_some_figures_are_not_written(
 def test_saved_runs_are_written(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So are runs of all four commands, with the file's date. With a bad line, nothing is."""
+    """Rows of all four commands get the file's date. A file with a bad line gives no rows."""
     saved = tmp_path / "saved.jsonl"
     lines: list[dict[str, Any]] = [
         {"name": "lobby/5", "value": 0.5, "unit": "us/update", "ratio": {}, "note": ""},
