@@ -1,4 +1,4 @@
-"""Many cases in one test, which goes on behind a failure and names all cases that fail."""
+"""Many cases in one test, which continues after a failure and names all cases that fail."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Commands, run in this process."""
+"""Commands that run in the test's process."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from stream_rater.cli import app
 
 
 class Terminal(io.StringIO):
-    """One that people look at."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -34,7 +34,7 @@ def done(*words: object) -> str:
 
 
 def failed(*words: object) -> str:
-    """The one line of a command that fails."""
+    """The error message of a command that fails, which is one line."""
     result = run(*words)
     assert result.exit_code in (1, 2), result.output
     (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
@@ -42,7 +42,7 @@ def failed(*words: object) -> str:
 
 
 def piped(given: str, *words: object) -> str:
-    """The output of a command that reads this from its standard input, as a process of its own."""
+    """The output of a command that reads `given` on its standard input, in a process of its own."""
     command = [sys.executable, "-m", "stream_rater", *map(str, words)]
     return subprocess.run(command, input=given, text=True, capture_output=True, check=True).stdout
 

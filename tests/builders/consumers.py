@@ -1,4 +1,4 @@
-"""Consumers that are doubles: of an input, and of a topic to which partitions are added."""
+"""Doubles of consumers: of an input's, and of one that reads a topic whose partitions grow."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def input_of_nobody() -> Iterator[Input]:
 
 @contextmanager
 def input_with(client: Client) -> Iterator[Input]:
-    """An input that owns partition 0, by this client."""
+    """An input that owns partition 0 and reads by this client."""
     with input_of_nobody() as found:
         found.consumer = client  # type: ignore[assignment]
         found._owned, found._subscribed = {0}, True
@@ -58,10 +58,10 @@ class Topic:
     def __init__(self, *partitions: list[Record]) -> None:
         self.partitions = [*partitions]
         self.away = False
-        """Whether Kafka does not say how many partitions there are."""
+        """Whether Kafka cannot say how many partitions there are."""
 
     def client(self, *_: object) -> "TopicClient":
-        """A consumer of it, in the place of `new_consumer`."""
+        """Takes the place of `new_consumer`: returns a consumer of this topic."""
         return TopicClient(self)
 
 

@@ -1,4 +1,4 @@
-"""A door on a log in memory, behind the API, without servers."""
+"""The door of the API in front of a log in memory, without servers."""
 
 import asyncio
 import inspect
@@ -29,7 +29,7 @@ NOW_S = 1_777_777_777.0  # May 2026.
 
 
 class LogInMemory(RoundLog):
-    """By partition. `broken` is every record's outcome; `gate` must be set before an append."""
+    """Records by partition. Each append waits for `gate` and has the outcome `broken`, if set."""
 
     waiting = 0
 
@@ -46,10 +46,10 @@ class LogInMemory(RoundLog):
         return PARTITIONS
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """It needs none."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """It has nothing to close."""
+        """Does nothing."""
 
     def end_of(self, partition: int) -> int:
         return len(self.records[partition])
@@ -106,7 +106,7 @@ class DoorPlace:
         asyncio.run(story(Client(self.api.application)))
 
     def posted(self, outcome: str) -> float:
-        """The metric of the records with this outcome."""
+        """How many records had this outcome, by the metric."""
         return self.metrics.posted.labels(outcome)._value.get()
 
 
@@ -155,7 +155,7 @@ class Client:
 
 
 def at_door(ladders: Ladders = ANY_LADDER, beliefs: Any = NOTHING, **settings: Any) -> Any:
-    """Makes a test of a coroutine that takes a place, its client, and what else a test takes."""
+    """Makes a test of a coroutine that takes a DoorPlace, its client, and the test's fixtures."""
 
     def of(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
         def test(**given: Any) -> None:

@@ -1,4 +1,4 @@
-"""An index in a folder with its reader, and events for it."""
+"""An index in a folder, with its writer and reader, and events to fill it."""
 
 import asyncio
 import random
@@ -17,11 +17,11 @@ from stream_rater.index.tables import Tables
 from stream_rater.index.writer import IndexWriter
 
 LADDER = "eu:{1}"
-KEPT = 3  # The changes that a history keeps.
+KEPT = 3  # The number of changes that a player's history keeps.
 
 
 def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> RatingChanged:
-    """An event of a listed player."""
+    """An event of a player who is listed, unless `more` says otherwise."""
     given: dict[str, Any] = {
         "event_id": f"{player}:{offset}", "ladder": LADDER, "player": player,
         "round_id": f"r{offset}", "completed_at": f"2026-01-01T00:00:{offset % 60:02}Z", "rank": 1,
@@ -33,7 +33,7 @@ def an_event(player: str, offset: int, rating: float = 1500.0, **more: Any) -> R
 
 
 def some_events(seed: int) -> list[RatingChanged]:
-    """Events of a few players in order: provisional ones, removed ones, equal ratings."""
+    """Random events of a few players, in order of offset: provisional, removed, equally rated."""
     rng = random.Random(seed)
     return [
         an_event(
@@ -71,7 +71,7 @@ class Index:
         return asyncio.run(getattr(self.reader, question)(*given))
 
     def contents(self) -> dict[str, list[tuple[bytes, bytes]]]:
-        """All rows of all tables, without the state."""
+        """All rows of all tables except the one of the index's state."""
         with self.store.begin() as t:
             return {
                 name: list(t.cursor(getattr(self.store.tables, name)))
@@ -80,7 +80,7 @@ class Index:
             }
 
     def close(self, *, killed: bool = False) -> None:
-        """Close it; or leave it as a process that was killed does."""
+        """Close the index; if `killed`, leave its files as a killed process leaves them."""
         self.reader.close()
         if killed:
             folder.closed(self.store)

@@ -1,4 +1,4 @@
-"""Commands that halt after each of their effects, as a kill at this place would leave them."""
+"""Commands that halt after each of their effects: what they did by then is what a kill leaves."""
 
 import itertools
 import os
@@ -20,8 +20,9 @@ from tests.waits import HANGS_S
 def halting(
     words: Sequence[str], environment: Mapping[str, str], effects: Sequence[str], log: Path
 ) -> Iterator[Iterator[str]]:
-    """Run a command in a fork, and yield the names of its effects (`effects`: full names). It goes
-    on when the next one is asked for, and is killed at the end. `log`: for what it prints."""
+    """Run a command in a fork, and yield the names of the effects that it has had, one by one. It
+    continues when the next one is asked for, and is killed at the end of the block. `effects` are
+    full names of functions or methods; `log` is the file for what the command prints."""
     ours, theirs = context.Pipe()
     fork = Fork(words, environment, log, log, partial(_halt_after, theirs, tuple(effects)))
     theirs.close()
@@ -75,8 +76,8 @@ PORT_WRITES = (
 
 
 def dies_at(number: int, said: str) -> None:
-    """In a fork: end at call `number` of PORT_WRITES on data files, or of what replaces a file,
-    before it has any effect. `said`: a file to which the name of the call is written."""
+    """For a fork: let it exit at call `number` (from 0 on) of a method of PORT_WRITES on a data
+    file, or of `replace_by`, before the call has an effect. `said`: a file for the call's name."""
     left = itertools.count(number, -1)
 
     def dying(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Rounds, seeds and corrections as JSON objects, and as records; logs of such records."""
+"""Rounds, seeds and corrections as JSON objects and as records, and sources of records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Bytes(NamedTuple):
     value: bytes | None
     key: bytes | None = b"ranked-eu"
     headers: Sequence[tuple[str, bytes | None]] = ()
-    partition: int = -1  # The partition; -1 means by the key.
+    partition: int = -1  # -1 means the partition of the key.
 
 
 def a_round(number: int, *players: str, ladder: str = LADDER, **fields: Any) -> Line:
-    """The players (ann and bob) in the order of their ranks; round `r{number}`, on that day."""
+    """Round `r{number}`, on that day, of these players (by default ann and bob) in rank order."""
     standings = ranked(range(1, len(players) + 1), players)
     given = {"round_id": f"r{number}", "ladder": ladder, "completed_at": day(number)}
     return event(*standings, **given | fields)
@@ -63,7 +63,7 @@ def a_message(line: Line) -> Bytes:
 
 @dataclass(frozen=True)
 class ListedRecords:
-    """Some records, read in batches of so many (a `log_reading.LogSource`)."""
+    """A `log_reading.LogSource` that reads these records in batches of `at_once`."""
 
     records: Sequence[Record]
     at_once: int = 1000
@@ -76,7 +76,7 @@ class ListedRecords:
 
 @dataclass(frozen=True)
 class FailingRecords:
-    """The same, but reading them fails after the first batch."""
+    """A `log_reading.LogSource` that raises `error` after the first batch of records."""
 
     records: Sequence[Record]
     error: Exception

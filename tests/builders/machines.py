@@ -1,4 +1,4 @@
-"""Parts (also of release 0.1.0), pending rounds, and machines driven by hand."""
+"""Parts (also as release 0.1.0 read them), pending rounds, and machines driven by hand."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from tests.rounds import as_json, ranked
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
 RULE = rule_of(CONFIG)
 
-NOWHERE = Position()  # Of a shard whose store is empty.
+NOWHERE = Position()  # The position of a shard whose store is empty.
 
 E = TypeVar("E", bound=Effect[Any])
 
@@ -37,7 +37,8 @@ def part(
     *rounds: tuple[int, Sequence[str]], ladder: str = "a", performance: float = 1600.0,
     shards: int = 0,
 ) -> Part:  # fmt: skip
-    """Rounds as (offset, players, a letter each), winners first; cut for so many shards."""
+    """A part of rounds given as (offset, players, one letter each), the winner's letter first. It
+    is cut for this number of shards."""
     players = [player for _, names in rounds for player in names]
     return Part(
         rules=[RULE],
@@ -135,11 +136,11 @@ class ByHand:
         self.effect: Effect[Any] = next(machine)
 
     def _hold(self, effect: Effect[Any]) -> None:
-        """Take the next effect in hand."""
+        """Make this the effect to be answered next."""
         self.effect = effect
 
     def expect(self, kind: type[E], **having: Any) -> E:
-        """The effect in hand, which must be of this kind and have these attributes."""
+        """The effect to be answered, which must be of this kind and have these attributes."""
         assert isinstance(self.effect, kind), self.effect
         for name, value in having.items():
             assert getattr(self.effect, name) == value
@@ -156,7 +157,7 @@ class ByHand:
 
 
 class Agreed(ByHand):
-    """An estimator that is alone with its ladders file."""
+    """An estimator on whose ladders file all workers agree: each `Agree` is answered at once."""
 
     def _hold(self, effect: Effect[Any]) -> None:
         while isinstance(effect, ports.Agree):
@@ -178,8 +179,8 @@ def opened(
     starts: Mapping[int, int] | None = None, end: int = 100, shards: int = 0,
     tails: Mapping[int, int | None] | None = None,
 ) -> None:  # fmt: skip
-    """Answer all that opening shards takes, but for the seek; there are so many, or as many.
-    `tails`: what the log has before `applied`, if it is not what was applied."""
+    """Answer all effects of opening shards, except the seek. `tails`: the checksums of the records
+    before `applied` in the log, where they differ from those that were applied."""
     hand.answer(
         ports.ReadBeliefs, {s: StoredShard(position, [None]) for s, position in positions.items()}
     )
@@ -202,7 +203,7 @@ def pending_of(
     sizes: Sequence[int], *, offsets: Sequence[int] | None = None, ladders: Sequence[str] = (),
     known: Ladders = ANY_LADDER, round_decoder: RoundDecoder | None = None,
 ) -> PendingRounds:  # fmt: skip
-    """Rounds of these sizes, by default at offsets 10, 20, ... No player is in two of them."""
+    """Pending rounds of these sizes, by default at offsets 10, 20, ...; no player is in two."""
     records, first = [], 0
     for i, size in enumerate(sizes):
         players = [f"p{k}" for k in range(first, first + size)]
@@ -235,5 +236,5 @@ class LastPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 def as_last(part: bytes) -> bytes:
-    """A part as that release would have read it, and sent it."""
+    """The part as release 0.1.0 would have decoded and encoded it."""
     return msgspec.msgpack.encode(msgspec.msgpack.decode(part, type=LastPart))

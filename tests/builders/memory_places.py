@@ -1,4 +1,4 @@
-"""Places in memory: a log put there, rated or not; commands that run on it, and what they send."""
+"""Places in memory, with rated or unrated logs; and commands that run on them."""
 
 import json
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ def a_rated_place(
 
 
 def use(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
-    """Let commands have this place, unless their settings name a data file."""
+    """Let commands use this place, unless their settings name a data file."""
     real = places.place_of
     monkeypatch.setattr(
         places, "place_of", lambda at, **options: real(at, **options) if at.data else place
@@ -54,12 +54,12 @@ def use(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
 
 
 class Sent:
-    """Takes all records from partition 3, offset 17 on; acknowledges none if `broken`."""
+    """Records what commands send, each at partition 3; acknowledges no correction if `broken`."""
 
     def __init__(self, end: int) -> None:
         self.end = end
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
-        """Ladder, kind (empty for a round), and the event."""
+        """The ladder, the kind (empty for a round) and the event of each record."""
         self.flushed_after: list[int] = []
         self.failures: list[str] = []
         self.corrections: list[tuple[int, int]] = []
@@ -89,7 +89,7 @@ class Sent:
 
 
 def taking(monkeypatch: pytest.MonkeyPatch, partitions: int = 4, end: int = 7) -> Sent:
-    """Takes what commands send to a topic of so many partitions, each of which ends there."""
+    """Let commands send to a `Sent`, for a topic of so many partitions that end at this offset."""
     taken, place = Sent(end), an_empty_place(partitions)
     monkeypatch.setattr(place, "ends", lambda: [taken.end] * partitions)
     monkeypatch.setattr(place, "submitter", lambda **_: taken)

@@ -1,5 +1,5 @@
-"""Three ladders on which features meet: added shards, a torn log with corrections, and two files.
-Each begins with a place of a test (`settings(partitions=1, shards=2)`) and `worker_process`."""
+"""Three ladders on which features meet: added shards, a torn log with corrections, and two ladders
+files. Each begins with a test's place (`settings(partitions=1, shards=2)`) and `worker_process`."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from tests.integration.topics import produce, rated, read_topic
 from tests.waits import STILL_S, wait_until
 
 PLAYERS = [f"p{i}" for i in range(12)]
-SHARDS = 7  # After some were added.
+SHARDS = 7  # The number of shards after some were added.
 
 
 def rounds(first: int, count: int, players: Sequence[str] = PLAYERS) -> Iterator[Bytes]:
@@ -37,7 +37,7 @@ def voided(number: int) -> Bytes:
 
 
 def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Settings:
-    """Rounds before and after shards were added; no worker runs any more. Returns the settings."""
+    """Rate rounds before and after shards are added. Stops its workers; returns new settings."""
     worker = start(at)
     rated(at, *rounds(0, 40), *([voided(5)] if corrected else []))
     stopped(worker)
@@ -53,9 +53,9 @@ def added_shards(at: Settings, start: Start, *, corrected: bool = False) -> Sett
 def torn_log(
     at: Settings, start: Start, *, corrected: bool, half_season: bool = False
 ) -> list[Bytes]:
-    """A log that lost its last records, as a broker's loss does: parts, events and offsets of the
-    lost rounds stay. No worker runs. Returns these rounds, to be reported again. `corrected`: with
-    a correction in what is left. `half_season`: standings of a season are written in part."""
+    """Rate a log, and take its last records away as a broker's loss does: parts, events and
+    committed offsets of the lost rounds stay. No worker runs then. Returns the lost rounds.
+    `corrected`: the rest has a correction. `half_season`: a part of a season's standings exists."""
     worker = start(at)
     rated(at, *rounds(0, 30), *([voided(5)] if corrected else []))
     (kept,) = Admin(at).ends(Topics.of(at).rounds, 1)
@@ -107,8 +107,9 @@ limits = {{ max_entries = 10 }}
 
 
 def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple[bool, Settings]:
-    """Whether the old worker, which owns the partition at CHANGED_FROM, leaves a record of the time
-    after the announced change alone; and the settings of the new one, which has rated all."""
+    """A new ladders file is announced, and the old file's worker owns the partition. Returns
+    whether that worker leaves a record from the change's offset on alone, and the new settings. A
+    worker with the new file has rated everything by then."""
     old, new = folder / "old.toml", folder / "new.toml"
     old.write_text(OLD_FILE)
     new.write_text(OLD_FILE + CHANGE)
@@ -137,7 +138,7 @@ def rolled_out(at: Settings, start: Start, folder: Path, record: Bytes) -> tuple
 
 
 def rated_at_once(at: Settings, to: Settings, start: Start) -> Settings:
-    """A new place with the same log, whose settings were always those of `at`. Returns them."""
+    """Rate the same log in a new place, whose settings were always those of `at`. Returns these."""
     to = msgspec.structs.replace(to, partitions=at.partitions, shards=at.shards, ladders=at.ladders)
     worker = start(to)
     log = read_topic(at, Topics.of(at).rounds)

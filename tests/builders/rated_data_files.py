@@ -1,4 +1,4 @@
-"""Data files for tests: rates what was submitted, as a standalone process does without its API."""
+"""Rate what was submitted to a data file, as a standalone process does, but without its API."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -22,7 +22,7 @@ WINDOW = 100_000
 
 
 def rate(path: Path, ladders_file: Path | None = None, partitions: int = 3) -> None:
-    """Rate all records that wait in a data file; create the file if there is none."""
+    """Rate all records that wait in a data file; create the file if it does not exist."""
     with rating(path, ladders_file, partitions) as turn:
         turn()
 
@@ -31,7 +31,7 @@ def rate(path: Path, ladders_file: Path | None = None, partitions: int = 3) -> N
 def rating(
     path: Path, ladders_file: Path | None = None, partitions: int = 3
 ) -> Iterator[Callable[[], None]]:
-    """Hold a data file as a standalone process does. The function rates all that waits."""
+    """Open a data file as a standalone process does. Yields a function that rates all records."""
     ladders = read_ladders(ladders_file) if ladders_file else ANY_LADDER
     with closing(Database.open(path, partitions=partitions)) as database:
         log, store = SqliteLog(database), SqliteStore(database)
@@ -87,7 +87,7 @@ def _machine(role: str, ladders: Ladders, log: SqliteLog, store: SqliteStore) ->
 
 
 def merged(path: Path) -> None:
-    """Write recent beliefs to the table of the others, where a foreign program can edit each."""
+    """Move recent beliefs to the table `beliefs`, where a foreign program can edit each one."""
     with closing(Database.open(path)) as database, database.turn():
         for (ladder, player), data in recent_beliefs(database.connection, 0).items():
             database.connection.execute(

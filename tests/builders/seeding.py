@@ -21,7 +21,7 @@ LADDERS = Ladders(ladders={"a": Ladder(rating=CONFIG)})
 
 
 def seeding_record(offset: int, *players: str, ladder: str = "a", **row: object) -> Record:
-    """The record of a seed of these players, with these values for each of them."""
+    """The record of a seed of these players; `row` has the values of each of them."""
     rows = [{"mu": 1700.0, "sigma": 90.0, "rounds": 5} | row | {"player": p} for p in players]
     about = {"ladder": ladder, "round_id": f"s{offset}", "at": TIME, "players": rows}
     value = msgspec.json.encode(about)
@@ -42,7 +42,7 @@ def seed_part(
     *records: tuple[int, Sequence[str]], kind: str = SEEDED, ladder: str = "a", mu: float = 1700.0,
     sigma: float = 90.0, rule: RatingRule = RULE, shards: int = 1,
 ) -> SeedPart:  # fmt: skip
-    """A part with the records at these offsets, each with these players."""
+    """A part of the seeds or resets at these offsets, each with its players."""
     players = [player for _, names in records for player in names]
     return SeedPart(
         kind, ladder, rule,

@@ -1,5 +1,5 @@
-"""`serve` and a standalone process as threads of the test's process, on real servers or files, for
-tests of what is served. (A process imports everything twice, since its index is one, too.)"""
+"""`serve` and standalone processes as threads of the test's process, on real servers or files. (A
+process of its own would import everything twice, since its index is a process, too.)"""
 
 import asyncio
 import gc
@@ -32,13 +32,13 @@ from stream_rater.serve.standalone import parts_of_file
 from tests.integration.processes import Answering, wait_until
 
 CHECKPOINT_S = 0.2
-"""How often the positions are reported, which tests wait for; a process waits 2 s."""
+"""How often the index reports its positions. Tests wait for this; a real process waits 2 s."""
 
 ServeHere = Callable[..., "ServeThread"]
 
 
 class IndexThread(IndexProcess):
-    """What `IndexProcess` does, in the thread that listens."""
+    """Does what `IndexProcess` does, but in the thread that calls `listen`."""
 
     def __init__(
         self, where: Path, make: MakeFollower, watcher: Watcher, most_lag: int = 0
@@ -75,11 +75,11 @@ class IndexThread(IndexProcess):
 
 
 class _StandaloneThread(standalone.Standalone, IndexThread):
-    """A standalone process whose index is in the thread that listens."""
+    """A standalone process whose index runs in the thread that calls `listen`."""
 
 
 def with_index(settings: Settings) -> Settings:
-    """With a new folder for the index."""
+    """The settings with a new folder for the index."""
     return msgspec.structs.replace(settings, index=tempfile.mkdtemp(prefix="stream-rater-index-"))
 
 
@@ -109,12 +109,12 @@ class _Service(ServeProcess):
 
 
 def _logger(role: str) -> Any:
-    """One that prints: a command in this process may have left one whose file is closed."""
+    """A logger that prints: an earlier command's logger may have a file that is closed by now."""
     return structlog.wrap_logger(structlog.PrintLogger(), role=role)
 
 
 class ServeThread(Answering):
-    """A running `serve`, or a standalone process if its parts are those of a file."""
+    """A running `serve`, or a standalone process if `parts` makes those of a data file."""
 
     def __init__(
         self, settings: Settings, parts: Callable[..., MakeParts] = parts_of_service
@@ -124,7 +124,7 @@ class ServeThread(Answering):
         ladders = ladders_of_settings(settings)
         self.settings = settings
         self.failure: BaseException | None = None
-        """What it ended with."""
+        """The error that ended it, if one did."""
         with (
             mock.patch.object(log, "logger", _logger),
             mock.patch.object(service, "IndexProcess", IndexThread),
@@ -146,7 +146,7 @@ class ServeThread(Answering):
 
     @property
     def probes_url(self) -> str:
-        """The address of the probes alone, if they have one."""
+        """The address of the server for probes, if it has one of its own."""
         assert self._service.probes is not None
         return f"http://127.0.0.1:{self._service.probes.port}"
 
@@ -165,7 +165,7 @@ class ServeThread(Answering):
         wait_until(ready, "it is ready", moves=self.moves)
 
     def wait(self) -> str:
-        """What it says, once it has ended by itself; empty if it was asked to."""
+        """Wait until it has ended by itself. Returns its error, or an empty text if it had none."""
         wait_until(lambda: not self.running, "it ends")
         return "" if self.failure is None else str(self.failure)
 
@@ -179,7 +179,7 @@ class ServeThread(Answering):
 
 @contextmanager
 def serves_here() -> Iterator[ServeHere]:
-    """Starts `serve`, with `data` a standalone process on this file. All have ended afterwards."""
+    """Starts `serve`; with `data`, a standalone process on this file. All end after the test."""
     started: list[ServeThread] = []
     switch_s = sys.getswitchinterval()
 

@@ -1,4 +1,4 @@
-"""Fixtures of the contract tests, which hold in-memory adapters and real ones to the same facts."""
+"""Fixtures of the contract tests, which require the same facts of in-memory and real adapters."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ OTHERS = [
     for each in stores.ALL.values()
     if each != stores.REDIS and not os.environ.get(stores.STORE_VARIABLE)
 ]
-"""The stores besides Debian's Redis, by name; none if all tests run on the one that was chosen."""
+"""The names of stores other than Debian's Redis; none if all tests run on a chosen one."""
 
 
 NEEDS_FUNCTIONS = pytest.mark.skipif(
@@ -49,7 +49,7 @@ def memory_rig() -> MemoryRig:
 
 @pytest.fixture(params=["memory", "sqlite", REAL])
 def rig(request: pytest.FixtureRequest) -> Rig:
-    """A log with its groups, without members: in memory, in a data file, and on Kafka."""
+    """A log and its consumer groups, without members: in memory, in a data file, on Kafka."""
     found: Rig = request.getfixturevalue(f"{request.param}_rig")
     return found
 
@@ -59,7 +59,7 @@ PLACES = ["memory", "file", REAL]
 
 @pytest.fixture(params=PLACES)
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlaceRig]:
-    """Makes places in memory, in data files, and on Kafka and Redis."""
+    """Makes places of each kind: in memory, in data files, and on Kafka and Redis."""
     with PlaceRig(request.param, tmp_path, lambda: request.getfixturevalue("addresses")) as rig:
         yield rig
 
@@ -89,7 +89,7 @@ def real_settings(settings: real.SettingsFactory) -> real.Settings:
 
 @pytest.fixture
 def at(settings: real.SettingsFactory) -> real.Settings:
-    """Where an index is, whose histories have three changes."""
+    """Settings of an index that keeps three changes of each player's history."""
     return settings(serve_history=3)
 
 
@@ -111,7 +111,7 @@ def redis_settings(request: pytest.FixtureRequest) -> real.Settings:
 def other_store(
     redis_installed: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], str]]:
-    """The address of another store, empty, by its name. Each is started once."""
+    """Returns the address of another store, which is empty, by its name. Each is started once."""
     running: dict[str, Server] = {}
     with ExitStack() as stack:
 

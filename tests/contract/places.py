@@ -1,4 +1,4 @@
-"""One log, rated, at each place: in memory, in a data file, and on Kafka and Redis."""
+"""One rated log at each kind of place: in memory, in a data file, and on Kafka and Redis."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -33,7 +33,7 @@ LOG: list[Line] = [
     a_round(8, "dee", "ann"), a_correction("season-started", season=1, keep=0.5, sigma=100.0),
     a_round(9, "cy", "bob"),
 ]  # fmt: skip
-"""With a seed, a duplicate, corrections (one refused) and a season, two ladders, one partition."""
+"""One partition of two ladders: a seed, a duplicate, corrections (one is rejected), a season."""
 REJECTED = {7, 10}  # The offsets of the records that are rejected.
 CORRECTED = frozenset({LADDER})
 SHARDS = 4
@@ -54,7 +54,7 @@ def a_memory() -> MemoryPlace:
 
 
 def make_file(path: Path, *, rated: bool = True) -> Settings:
-    """Make a data file, with the log rated by the workers' machines or empty; its settings."""
+    """Make a data file with the rated log, or an empty one. Returns its settings."""
     with closing(Database.open(path, partitions=1, shards=SHARDS)) as database:
         if rated:
             SqliteLog(database).submit_all(
@@ -66,7 +66,7 @@ def make_file(path: Path, *, rated: bool = True) -> Settings:
 
 
 def make_kafka(at: Settings) -> Settings:
-    """Move the log in memory to Kafka; the settings of the place. No worker runs there."""
+    """Move the log from memory to Kafka and Redis. Returns the settings; no worker runs there."""
     at = msgspec.structs.replace(at, partitions=1, shards=SHARDS)
     with opened(at, writes=True) as target:
         moved(a_memory(), target)
@@ -132,18 +132,18 @@ class PlaceRig:
 
 
 def digests(place: Place) -> Digests:
-    """All beliefs; on the ladder with corrections, without what these set in their own way."""
+    """Digests of all beliefs, on a ladder with corrections without what these set in their way."""
     return digests_of(place.beliefs(), CORRECTED)
 
 
 def newest(place: Place) -> dict[bytes, bytes]:
-    """The value of the last event of each player by its key."""
+    """The value of each player's last event, by the event's key."""
     return {each.key or b"": each.value for each in place.events() if each.value}
 
 
 def check_copied(old: Place, new: Place) -> int:
-    """Each record is where it was, with key and headers, or an empty one; last events and ladder
-    events once. Returns how many are empty."""
+    """Check that each record is at its offset with key and headers, or is empty there, and that
+    last events and ladder events are there once. Returns how many records are only empty now."""
     before = {(each.partition, each.offset): each for each in old.all_rounds()}
     after = {(each.partition, each.offset): each for each in new.all_rounds()}
     assert list(new.ends()) == list(old.ends()) and len(after) == sum(old.ends())
@@ -164,14 +164,14 @@ def check_copied(old: Place, new: Place) -> int:
 
 @contextmanager
 def unchanged(place: Place) -> Iterator[None]:
-    """Check that a block changes no record, belief or offset."""
+    """Check that a block changes no record, belief, event or offset of a place."""
     before = state(place)
     yield
     assert state(place) == before
 
 
 def state(place: Place) -> object:
-    """All that a place has."""
+    """All that `unchanged` compares."""
     return (
         [*place.all_rounds()], digests(place), newest(place), [*place.ladder_events()],
         place.progress(), [*place.standings()],
@@ -186,7 +186,7 @@ ANN: Player = (LADDER, "ann")
 
 
 def write_standings(place: Place, standings: Sequence[tuple[Message, str]]) -> None:
-    """Write records of past seasons, as `season-standings` or a move does."""
+    """Write records of past seasons, as `season-standings` or `move` does."""
     if not isinstance(place, FilePlace):
         place.write_standings(standings)
         return

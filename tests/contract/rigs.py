@@ -1,4 +1,4 @@
-"""The log, in memory, in a data file and on Kafka: a `Member` performs a machine's effects, a `Rig`
+"""The log in memory, in a data file and on Kafka: a `Member` performs a machine's effects; a `Rig`
 makes members, writes as other clients do, and reads as a subscriber does."""
 
 import threading
@@ -41,7 +41,7 @@ ESTIMATOR, UPDATER = "estimator", "updater"
 PARTITIONS, SHARDS = 2, 3
 
 GAIN_S = 60.0  # far longer than a record takes to arrive
-POLL_INTERVAL_MS = 6000  # An evictable member leaves so soon without a poll, the least there is.
+POLL_INTERVAL_MS = 6000  # An evictable member must poll this often; Kafka's least.
 
 
 class Rejected(NamedTuple):
@@ -54,7 +54,7 @@ class Rejected(NamedTuple):
 
 
 class Performer(Protocol):
-    """A driver of either kind."""
+    """A driver, on Kafka or local, which performs effects."""
 
     def perform(self, effect: Effect[Any]) -> Any: ...
 
@@ -89,7 +89,7 @@ class Member:
         return sorted(self.owned), len(self.records)
 
     def read(self, count: int) -> list[tuple[int, int]]:
-        """Poll until `count` records arrived since the last call: (partition, offset) each."""
+        """Poll until `count` records have come since the last call: (partition, offset) of each."""
         self.poll_until(lambda: len(self.records) >= count)
         read = [(record.partition, record.offset) for record in self.records]
         self.records = []
@@ -128,13 +128,13 @@ class LocalRig:
         self._assign(member.role, self._members[member.role])
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
-        """Rebalance the group to the other members. This one does not learn of it."""
+        """Rebalance the group among the other members. The evicted one does not learn of it yet."""
         self._assign(member.role, others)
         for each in others:
             each.poll()
 
     def count_in(self, newcomer: Member) -> None:
-        """Rebalance the group with a new member. The others do not learn of it."""
+        """Rebalance the group with a new member. The other members do not learn of it yet."""
         newcomer.poll()
 
     def submit(self, partition: int, *records: Bytes) -> None:
@@ -163,7 +163,8 @@ class LocalRig:
         return self._group(role).committed.get(partition)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        """(shard, key, value) of all events once no transaction is open except on purpose."""
+        """(shard, key, value) of all events that subscribers see, once no transaction is unfinished
+        except those that `leave_open` left so."""
         return seen(self._events())
 
     visible_events = events
@@ -324,7 +325,7 @@ class KafkaRig:
             watch.look()
 
     def _read(self, topic: str) -> list[Message]:
-        """All committed messages of a topic, which a broker shows a moment after they came."""
+        """All committed messages of a topic. A broker shows them a moment after their commit."""
         admin, count = self._admin, self._admin.partitions()[topic]
 
         def shown() -> bool:

@@ -1,5 +1,5 @@
-"""A broken connection puts a transaction in doubt, whatever the client reports of its end. Two
-brokers, since with one all are down; only the tested producer's connections pass the proxy."""
+"""A broken connection puts a transaction in doubt, whatever the client reports about its end. Of
+two brokers, as a client of one reports that all are down. Only the tested producer is proxied."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ LONG_MS = 600_000
 
 
 class Ground(NamedTuple):
-    """The brokers, and the proxy route to each."""
+    """The brokers, and the routes of the proxy to each of them."""
 
     proxy: Proxy
     nodes: list[Server]
@@ -106,8 +106,8 @@ FIRST, SECOND = event(0, "first"), event(0, "second")
 def test_an_end_whose_answer_was_lost_is_in_doubt(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """It ended, and was repeated on another connection: in flight twice it may end the next
-    transaction, which another producer must begin."""
+    """The broker ended the transaction, and the client sent the request again on another
+    connection: one in flight may end the next transaction, so another producer must begin that."""
     monkeypatch.setattr(producers, "SLOW_COMMIT_S", LONG_MS)
     transactions = rig.transactions
     transactions.begin(rig.sends(FIRST))
@@ -136,7 +136,7 @@ def test_an_end_whose_answer_was_lost_is_in_doubt(
 
 
 def test_a_producer_whose_connection_broke_is_replaced(rig: Rig) -> None:
-    """Before the next transaction, even though none was open and the client would reconnect."""
+    """It is replaced before the next transaction, even though none was open when it broke."""
     transactions = rig.transactions
     transactions.run(rig.sends(FIRST), {0: 1})
     producer = transactions._producer

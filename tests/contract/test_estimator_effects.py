@@ -1,4 +1,4 @@
-"""What the estimator reads again and keeps: notes, the same for all workers, and checkpoints."""
+"""What an estimator reads again, and what it keeps: checkpoints, and the notes of all workers."""
 
 import random
 import time
@@ -32,7 +32,7 @@ from tests.integration.topics import Bytes, in_transactions, make_topics
 
 
 def read(member: rigs.Member, first: int, end: int, partition: int = 0) -> list[Record]:
-    """What comes until nothing comes any more, as the work on a correction reads it."""
+    """All records from `first` to before `end`, read as the work on a correction reads them."""
     found: list[Record] = []
     while records := member.do(ports.ReadAgain(partition, first, end)):
         assert all(each.partition == partition for each in records)
@@ -55,7 +55,7 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_are_read_again_in_order(rig: rigs.Rig) -> None:
-    """From the first offset to before the end, as often as asked; whole, as in a poll."""
+    """They come from the first offset to before the end, as often as asked, whole as in a poll."""
     submit(rig, 10, 0)
     submit(rig, 3, 1)
     member = rig.join(rigs.ESTIMATOR)
@@ -76,7 +76,7 @@ def test_records_are_read_again_in_order(rig: rigs.Rig) -> None:
 
 @pytest.mark.usefixtures("small_calls")
 def test_records_come_in_several_calls(rig: rigs.Rig) -> None:
-    """And nothing when there is none, at once and without trouble."""
+    """A call that asks for no records returns none, at once and without trouble."""
     submit(rig, 10, 0)
     member = rig.join(rigs.ESTIMATOR)
     assert 1 <= len(member.do(ports.ReadAgain(0, 0, 10))) < 10
@@ -88,7 +88,7 @@ def test_records_come_in_several_calls(rig: rigs.Rig) -> None:
 
 
 def test_an_earlier_reading_may_have_been_left(rig: rigs.Rig) -> None:
-    """A correction's partition was lost midway; or records came after the end was seen."""
+    """It was of a lost partition's correction, or records came after it had seen the end."""
     submit(rig, 10)
     member = rig.join(rigs.ESTIMATOR)
     member.do(ports.ReadAgain(0, 0, 5))
@@ -102,7 +102,7 @@ def test_an_earlier_reading_may_have_been_left(rig: rigs.Rig) -> None:
 
 
 def test_deleted_records_are_not_read(rig: rigs.Rig) -> None:
-    """What is left of them is read; whoever must know asks where the log starts."""
+    """The records that are left are read. Who must know of a loss asks where the log starts."""
     submit(rig, 6, 0)
     rig.cut(0, 4)
     member = rig.join(rigs.ESTIMATOR)
@@ -113,7 +113,7 @@ def test_deleted_records_are_not_read(rig: rigs.Rig) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("small_calls")
 def test_markers_and_aborted_records_are_passed(kafka_rig: rigs.KafkaRig) -> None:
-    """A game's transactions take an offset each at their end; what was aborted is not there."""
+    """A transaction's end takes an offset, and records of an aborted one do not appear."""
     groups = ([Bytes(b"%d" % n, partition=0) for n in range(count)] for count in (2, 5, 1, 4))
     in_transactions(kafka_rig._settings, *groups, abort={1, 3})
     member = kafka_rig.join(rigs.ESTIMATOR)
@@ -145,7 +145,7 @@ def found(member: rigs.Member) -> dict[str, list[ports.RecordedCorrection]]:
 
 
 def test_every_member_reads_all_notes(rig: rigs.Rig) -> None:
-    """In the order in which they were recorded, beside the notes of ladders' parameters."""
+    """They come in the order in which they were recorded, beside notes of ladders' parameters."""
     first, second = rig.join(rigs.ESTIMATOR), rig.join(rigs.ESTIMATOR)
     assert found(first) == {}
     first.do(ports.Agree({"a": ["0:x"]}))
@@ -159,7 +159,7 @@ def test_every_member_reads_all_notes(rig: rigs.Rig) -> None:
 
 
 def test_a_repeated_note_adds_nothing(rig: rigs.Rig) -> None:
-    """Whoever works a correction in again after a crash notes it again."""
+    """A worker that works a correction in again after a crash records it again."""
     first, second = rig.join(rigs.ESTIMATOR), rig.join(rigs.ESTIMATOR)
     for member in (first, second, first):
         member.do(ports.NoteCorrections({"a": [removed(7)]}))
@@ -174,7 +174,7 @@ def test_a_repeated_note_adds_nothing(rig: rigs.Rig) -> None:
 
 
 def agreed(member: rigs.Member, **own: str) -> dict[str, str]:
-    """The histories that rounds may be rated by if a worker's file says this; entries as words."""
+    """The histories by which rounds may be rated, if a worker's file has the given ones."""
     found = member.do(ports.Agree({ladder: words.split() for ladder, words in own.items()}))
     return {ladder: " ".join(entries) for ladder, entries in found.items()}
 
@@ -186,9 +186,9 @@ def start(rig: rigs.Rig, end: int, **own: str) -> None:
 
 
 def test_what_notes_decide(rig: rigs.Rig) -> None:
-    """The first counts, for later workers; longer histories need an announcement. A change shows
-    once a worker has the file; a late one is refused, rounds may be rated. If its worker died,
-    neither file rates from there until another starts."""
+    """The first note counts for later workers, too; a longer history needs an announcement. A
+    change is seen once a worker has announced it; one that comes too late is refused. If a worker
+    died after it proposed one, no file rates from its offset on until another worker starts."""
     first, second = rig.join(rigs.ESTIMATOR), rig.join(rigs.ESTIMATOR)
     assert agreed(first, a="0:x", b="0:- 5:y") == {"a": "0:x", "b": "0:- 5:y"}
     assert agreed(second, a="0:z 7:x", c="0:q") == {"a": "0:x", "c": "0:q"}
@@ -222,7 +222,7 @@ def test_what_notes_decide(rig: rigs.Rig) -> None:
 
 @pytest.mark.integration
 def test_a_note_of_a_newer_release_is_trouble(kafka_rig: rigs.KafkaRig) -> None:
-    """It is not guessed. A record that is no note of any release is ignored."""
+    """Its meaning is not guessed. A record that is no note of any release is ignored."""
     member = kafka_rig.join(rigs.ESTIMATOR)
     log = kafka_rig.notes()
     log.write(
@@ -253,7 +253,7 @@ def noise(size: int) -> bytes:
 
 @pytest.mark.integration
 def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: rigs.KafkaRig) -> None:
-    """Of a ban wave with long reasons, as older releases had; of many ladders; and parts."""
+    """Notes of a ban wave with long reasons, notes of many ladders, and the largest parts fit."""
     member = narrow.join(rigs.ESTIMATOR)
     wave = [removed(n, f"p{n}", 5000, noise(1000).hex()) for n in range(1500)]
     member.do(ports.NoteCorrections({"a": wave}))
@@ -270,7 +270,7 @@ def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: rigs.KafkaRig) -
 
 @pytest.mark.integration
 def test_a_message_that_is_too_large_is_named_with_its_cure(narrow: rigs.KafkaRig) -> None:
-    """The topic, the size and the command; with the topic's new limit the work goes on."""
+    """The error has topic, size and command. With the topic's new limit the work continues."""
     member = narrow.join(rigs.ESTIMATOR)
     topic = narrow._admin.topics.parts
     with pytest.raises(LogTrouble) as raised:
@@ -295,7 +295,7 @@ LADDERS = ("duel", "a:b{1}", "ladder of ü/%")
 
 
 def test_what_is_written_is_read_by_all(rig: rigs.Rig) -> None:
-    """A piece is there from its call on, a head under its name; a second one takes its place."""
+    """A piece can be read once it is written. A later head of the same name replaces the first."""
     member = rig.join(rigs.ESTIMATOR)
     for ladder in LADDERS:
         assert member.do(Checkpoints(ladder)) == {}
@@ -313,7 +313,7 @@ def test_what_is_written_is_read_by_all(rig: rigs.Rig) -> None:
 
 
 def test_a_checkpoint_that_is_dropped_leaves_nothing(rig: rigs.Rig) -> None:
-    """Its pieces go with it, and no others; to drop it again changes nothing."""
+    """Its pieces are deleted, and no others. Dropping it again changes nothing."""
     member = rig.join(rigs.ESTIMATOR)
     for name in ("7-ab", "9-cd"):
         for number in range(2):

@@ -1,5 +1,5 @@
-"""The index: equal to the newest events, however they come; ranks, ties, cursors and around-me
-beside a plain table, while ratings move; past seasons' standings."""
+"""The index equals the newest events in whatever order they come; its pages equal those of a plain
+table while ratings move; and the standings of past seasons."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ from tests.builders.indexes import KEPT, LADDER, Index, an_event, some_events
 
 @cases("seed", range(6))
 def test_any_order_and_any_repetition(tmp_path: Path, seed: int) -> None:
-    """Old events, repetitions and other batches lead to the same index."""
+    """Old events, repeated ones and other batches of the same events lead to the same index."""
     rng, events = random.Random(seed), some_events(seed)
     given = [*events, *rng.sample(events, 20)]
     rng.shuffle(given)
@@ -91,7 +91,7 @@ def test_an_erased_player_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_the_players_of_a_round_lie_together(tmp_path: Path) -> None:
-    """An event does not name the opponents, so they are read by the offset."""
+    """An event does not name the opponents, so a round's events are read by their offset."""
     with closing(Index(tmp_path / "index")) as index:
         for offset in (255, 256, 65_536):
             index.apply([an_event(name, offset) for name in ("cy", "ann", "bob")])
@@ -101,7 +101,7 @@ def test_the_players_of_a_round_lie_together(tmp_path: Path) -> None:
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
-    """A ladder or a player without events, ids that nobody has, an index being made."""
+    """No ladder, no player, ids that nobody has: nothing is found. An unfinished index raises."""
     with closing(Index(tmp_path / "index")) as index:
         index.apply([PlayerErased(LADDER, "ann")])
         assert index.ask("ladder", LADDER) is None
@@ -122,7 +122,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_an_index_that_lacks_events_does_not_answer(tmp_path: Path) -> None:
-    """Neither to who needs a later position, nor after a start until it has read to the ends."""
+    """Not where a later position is needed, nor after a start before it has read to the ends."""
     with closing(Index(tmp_path / "index")) as index:
         index.apply([an_event("ann", 1)])
         at_1, at_2 = index.reader.after({0: 1}), index.reader.after({0: 2})
@@ -139,7 +139,7 @@ def test_an_index_that_lacks_events_does_not_answer(tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_fails_changes_nothing(tmp_path: Path) -> None:
-    """Neither what is stored nor what the writer remembers."""
+    """Neither what is stored nor what the writer remembers has changed."""
     with closing(Index(tmp_path / "index")) as index:
         index.apply([an_event("ann", 1)])
         before = index.contents()
@@ -163,8 +163,8 @@ def brute(table: dict[str, float]) -> list[tuple[int, str, float]]:
 
 @cases("seed", range(4))
 def test_pages_equal_a_plain_table(tmp_path: Path, seed: int) -> None:
-    """While ratings move it equals a plain table: ranks, ties, pages from each cursor, though its
-    row moved or left, and around each player."""
+    """Ranks, ties, the pages behind each cursor (its row may have moved or left) and those around
+    each player are a plain table's, while ratings move."""
     rng, names = random.Random(seed), [f"{i:02}é" for i in range(25)]
     ratings = [-0.0, 1.5, 2.5, 2.5, 99.0, -49.99, 50.0, 1e9]
     table: dict[str, float] = {}
@@ -222,7 +222,7 @@ RATINGS = [1600.0, 1600.0, 1500.0, 1500.0, 1500.0, 0.0, -0.0, -20.5]
 
 
 def standings_of(season: int) -> list[season_ended.Standing]:
-    """In order, with ties."""
+    """The standings of a season, in order, with ties."""
     rated = sorted(
         ((RATINGS[i % len(RATINGS)] - season, f"p{i * 7 % LISTED:02}é") for i in range(LISTED)),
         key=lambda each: (-each[0], each[1].encode()),
@@ -257,7 +257,7 @@ def row_of(each: season_ended.Standing) -> tables.IndexedStanding:
 
 
 def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
-    """By cursors, from any place, around each player, also twice; seen with its summary."""
+    """Pages come by cursors, behind any place, and around each player, once it has a summary."""
     with closing(Index(tmp_path / "index")) as index:
         assert index.writer.begin_seasons("seasons", [9]) == [0]
         index.writer.apply_seasons(records_of(0)[:-1], [3])
@@ -288,7 +288,7 @@ def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
 
 
 def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:
-    """So does one that is shorter than what was read, and no other."""
+    """So does the same topic if it is shorter than what was read; a longer one does not."""
     with closing(Index(tmp_path / "index")) as index:
         index.writer.begin_seasons("seasons", [9, 9])
         index.writer.apply_seasons(records_of(2), [9, 4])
@@ -322,7 +322,7 @@ def publish(at: Settings, given: Sequence[season_ended.Message]) -> None:
 
 @pytest.mark.integration
 def test_seasons_are_followed(settings: real.SettingsFactory, tmp_path: Path) -> None:
-    """Without a topic none; then once a season is whole. Another topic replaces them."""
+    """Without a topic there is no season. A season appears once its summary does."""
     at, now, troubles = settings(), [0.0], list[str]()
     with closing(Index(tmp_path / "index")) as index:
 
@@ -351,7 +351,7 @@ def test_seasons_are_followed(settings: real.SettingsFactory, tmp_path: Path) ->
 
 @pytest.mark.integration
 def test_the_old_index_in_redis_is_deleted(settings: real.SettingsFactory) -> None:
-    """Not while a process of an earlier release keeps it. Nothing else is deleted."""
+    """It is not while a process of an earlier release uses it. Nothing else is deleted."""
     at, now_s = settings(), time.time()
     with connect(at) as client:
         client.zadd(VIEWS, {"views:eu": now_s - KEEP_S + 60})

@@ -54,7 +54,7 @@ KEPT = SeasonKept(
 def rated(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    """A place with a rated log. Tests of it change nothing."""
+    """A place whose log is rated. Tests that use it change nothing."""
     folder = tmp_path_factory.mktemp("places")
     with PlaceRig(request.param, folder, lambda: request.getfixturevalue("addresses")) as rig:
         yield rig.rated()
@@ -62,7 +62,7 @@ def rated(
 
 @pytest.fixture
 def place(places: PlaceRig) -> Place:
-    """A place with nothing in it."""
+    """An empty place."""
     return places.empty()
 
 
@@ -80,7 +80,7 @@ def test_the_log_has_its_size(rated: Place) -> None:
 
 
 def test_records_come_in_order(rated: Place) -> None:
-    """Each at its offset, with key, value and headers; empty where a moved place had rejections."""
+    """Each record is at its offset with key, value and headers. (A moved one may be empty.)"""
     found = [*rated.all_rounds()]
     assert [each.offset for each in found] == [*range(len(LOG))]
     for each, given in zip(found, records(), strict=True):
@@ -118,7 +118,7 @@ def test_the_newest_event_of_each_player(rated: Place) -> None:
 
 
 def test_the_last_events_of_a_key(rated: Place) -> None:
-    """Of a ladder and player; none of others."""
+    """Only the events of this ladder and player are returned."""
     key = joined(*ANN).encode()
     values, begin = rated.last_events(shard_of("ann", rated), key, 1, HANGS_S)
     assert values == [newest(rated)[key]] and begin == 0
@@ -126,7 +126,7 @@ def test_the_last_events_of_a_key(rated: Place) -> None:
 
 
 def test_ladder_events_are_combined(rated: Place) -> None:
-    """Into the ladders that were rated, and their corrections."""
+    """They give the ladders that were rated, and their accepted corrections."""
     found = rated.ladder_log()
     assert sorted(found.ladders) == [LADDER, OTHER]
     kinds = [each.event_type for each in found.corrections[LADDER]]
@@ -135,7 +135,7 @@ def test_ladder_events_are_combined(rated: Place) -> None:
 
 
 def test_the_ladders_file_must_agree(rated: Place) -> None:
-    """With the notes of the place, of all ladders or of one."""
+    """It must agree with the place's notes about all ladders, or about the given one."""
     checks.agreed(rated, ANY_LADDER, "nothing was done")
     with pytest.raises(BadConfiguration, match=r"and the notes .* differ .*: nothing was done"):
         checks.agreed(rated, OTHERS, "nothing was done")
@@ -150,7 +150,7 @@ def test_beliefs_are_the_same_everywhere(rated: Place) -> None:
 
 
 def test_some_players_are_read(rated: Place) -> None:
-    """With the position of their shard, and None for who has no belief."""
+    """The position of their shard is read, too. A player without a belief has None."""
     shard = shard_of("ann", rated)
     found = rated.read({shard: PlayerColumn.of([ANN, (LADDER, "nobody")])})[shard]
     every = {player: data for some in rated.beliefs() for player, data in some}
@@ -164,7 +164,7 @@ def test_a_replay_gives_the_beliefs(rated: Place) -> None:
 
 
 def test_all_is_rated(rated: Place) -> None:
-    """So no check refuses the place."""
+    """Everything is rated and applied, so no check refuses the place."""
     done = rated.progress()
     assert (done.rated, done.applied) == (ENDS, done.part_ends)
     assert list(rated.check_finished()) == ENDS
@@ -176,7 +176,7 @@ def test_all_is_rated(rated: Place) -> None:
 
 
 def test_events_are_followed(rated: Place) -> None:
-    """From the first one that is kept, or from those to come."""
+    """They are followed from the first one that is kept, or from the end on."""
     count = len([*rated.events()])
     found = islice(filter(None, rated.follow(CHANGED, from_start=True)), count)
     assert {each.key or b"": each.value for each in found} == newest(rated)
@@ -192,7 +192,7 @@ def test_no_season_has_standings(rated: Place) -> None:
 
 
 def test_records_are_appended(place: Place) -> None:
-    """Each at its offset, if it has one; an empty one, too."""
+    """Each gets the offset that it has, or else the next one. A record may be empty."""
     place.append([*records(), Record(0, ANY_OFFSET, None)])
     found = [*place.all_rounds()]
     assert [each.value for each in found] == [*(each.value for each in records()), None]
@@ -202,7 +202,7 @@ def test_records_are_appended(place: Place) -> None:
 
 
 def test_events_are_copied(place: Place) -> None:
-    """With key, value and headers."""
+    """They are copied with key, value and headers."""
     given = [each for each in a_memory().events() if each.partition == 2]
     assert given
     if is_file(place):
@@ -222,7 +222,7 @@ def test_ladder_events_are_kept(place: Place) -> None:
 
 
 def test_offsets_of_rounds_are_committed(place: Place) -> None:
-    """With the checksum of the record before them, unless one is given. A data file has none."""
+    """So is the checksum of the record before, by default the log's. A data file stores none."""
     before = place.commits()[0]
     assert before is None or before.offset == 0
     place.append(records())
@@ -244,7 +244,7 @@ def test_offsets_of_parts_are_committed(place: Place) -> None:
 
 
 def test_a_season_that_is_written_in_part(place: Place) -> None:
-    """Is no season that was kept, and is not copied."""
+    """It is not listed as a season with standings, and its standings are not copied."""
     standings = [(message_of(PAGE), "2026-01-01T00:00:00Z"), (message_of(KEPT), KEPT.ended_at)]
     write_standings(place, standings[:1])
     assert [*place.standings(whole=False)] in (standings[:1], [])
@@ -262,7 +262,7 @@ def test_a_season_that_is_written_in_part(place: Place) -> None:
 
 
 def test_each_shard_gets_a_mark(place: Place) -> None:
-    """At the end of its parts."""
+    """The mark is at the end of the shard's parts."""
     _, before = place.part_bounds()
     assert place.write_marks() == dict(enumerate(before))
     for batch in place.parts():
@@ -273,7 +273,7 @@ def test_each_shard_gets_a_mark(place: Place) -> None:
 
 
 def test_a_rebuild_begins_without_beliefs(places: PlaceRig) -> None:
-    """Each shard is unfinished, in an epoch that is new."""
+    """Each shard is unfinished, and all of them have the same new epoch."""
     place = places.rated()
     first = place.begin_rebuild()
     assert place.count_beliefs() == 0
@@ -284,7 +284,7 @@ def test_a_rebuild_begins_without_beliefs(places: PlaceRig) -> None:
 
 
 def test_beliefs_are_written_by_compare_and_set(place: Place) -> None:
-    """Only in the epoch and at the position that the caller knows."""
+    """They are written only in the epoch and at the position that the caller expects."""
     epoch, shard = place.begin_rebuild(), shard_of("ann", place)
     start = place.read({shard: PlayerColumn.of([ANN])})[shard].position.applied
     beliefs = BeliefColumn.of([(ANN, BELIEF)])
@@ -298,7 +298,7 @@ def test_beliefs_are_written_by_compare_and_set(place: Place) -> None:
 
 
 def test_beliefs_are_rebuilt(places: PlaceRig) -> None:
-    """Also if some were lost; then the place can be used, and workers go on behind the marks."""
+    """Beliefs and events are as before. All counts as rated, and the place can be used."""
     place = places.rated()
     before, events = digests(place), newest(place)
     with place.rebuilding(lambda _: None) as target:
@@ -325,7 +325,7 @@ def test_a_rebuild_that_is_refused_changes_nothing(places: PlaceRig) -> None:
 
 
 def test_records_that_nobody_rated_are_refused(places: PlaceRig) -> None:
-    """By who needs all of the log rated."""
+    """They are refused by each check that needs the whole log to be rated."""
     place = places.rated()
     place.append([Record(0, ANY_OFFSET, b"{}")])
     with pytest.raises(Failed):

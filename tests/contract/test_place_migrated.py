@@ -1,5 +1,5 @@
-"""A log is written again elsewhere, moved or with a pseudonym, whatever was done to it: shards
-added, records lost, corrections."""
+"""A log is moved, or written again with a pseudonym in the place of an id, whatever was done to it
+before: shards were added, records were lost, corrections were applied."""
 
 import itertools
 import shutil
@@ -52,7 +52,7 @@ NAME = Pseudonym("ann", "somebody")
 
 
 def erased(place: Place, prefix: str) -> tuple[Migration, Place]:
-    """Erase a player, as the command does up to the end of the old log. Returns the new place."""
+    """Erase a player as the command does, but leave the old log. Returns also the new place."""
     with place.successor(prefix) as target:
         work = Migration(place, target, ANY_LADDER, NAME, "nothing was erased")
         work.check()
@@ -62,7 +62,7 @@ def erased(place: Place, prefix: str) -> tuple[Migration, Place]:
 
 
 def prefix_of(place: Place) -> str:
-    """That of the new topics; empty for a place without topics."""
+    """The prefix of the new topics; empty for a place without topics."""
     return f"{place.settings.topic_prefix}v2." if place.settings.topic_prefix else ""
 
 
@@ -74,7 +74,7 @@ def renamed(found: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]
 
 
 def test_an_id_is_erased(places: PlaceRig) -> None:
-    """Ratings and offsets are as before; the id is nowhere, and rejected records are empty."""
+    """Ratings and offsets stay. The id is in no text, and rejected records are empty."""
     place = places.rated()
     before = renamed(dict(digests(place)))
     work, new = erased(place, prefix_of(place))
@@ -94,7 +94,7 @@ def test_an_id_is_erased(places: PlaceRig) -> None:
 
 
 def test_a_log_is_moved(places: PlaceRig) -> None:
-    """To other shards: ratings, offsets and newest events as before; the old place is closed."""
+    """A move to fewer shards keeps ratings, offsets and newest events. The old place is closed."""
     source = places.rated()
     before, at = digests(source), an_empty_place(shards=3)
     moved(source, at)
@@ -111,7 +111,7 @@ def test_a_log_is_moved(places: PlaceRig) -> None:
 
 
 def test_what_is_moved_to(places: PlaceRig) -> None:
-    """Has what was moved, and can be used by workers."""
+    """The new place has the same beliefs and events, and can be used by workers."""
     if places.kind == "file":
         pytest.skip("a log is moved to Kafka only")
     source, target = a_memory(), places.new()
@@ -126,7 +126,7 @@ def test_what_is_moved_to(places: PlaceRig) -> None:
 
 @pytest.mark.parametrize("places", [REAL], indirect=True)
 def test_a_half_move_is_refused(places: PlaceRig) -> None:
-    """From the first record on, and until the copy is whole."""
+    """The new place cannot be used from its first record on until the copy is complete."""
     source, target = a_memory(), places.new()
     work = Migration(source, target, ANY_LADDER, None, "")
     work.check()
@@ -144,7 +144,7 @@ def test_a_half_move_is_refused(places: PlaceRig) -> None:
 
 
 def test_a_log_that_is_not_rated_is_not_written_again(places: PlaceRig) -> None:
-    """Nor one that was rated by another ladders file. Nothing is written."""
+    """Nor is one that was rated by another ladders file. Nothing is written."""
     place, target = places.rated(), an_empty_place()
     with unchanged(place), pytest.raises(BadConfiguration, match=r"differ .*: nothing was moved"):
         Migration(place, target, any_ladder(CONFIG), None, "nothing was moved").check()
@@ -154,7 +154,7 @@ def test_a_log_that_is_not_rated_is_not_written_again(places: PlaceRig) -> None:
 
 
 def test_an_id_is_not_erased_while_a_correction_waits() -> None:
-    """It would name the player where no reader looks. Nobody else has the pseudonym."""
+    """What a deferred correction names is not renamed. A move, which renames nobody, is allowed."""
     waits = a_correction("player-removed", player="bob", batched=True)
     place = a_rated_place([*LOG, waits])
     with pytest.raises(Failed, match="1 correction waiting for corrections-applied"):
@@ -166,7 +166,7 @@ def test_an_id_is_not_erased_while_a_correction_waits() -> None:
 
 
 def test_a_belief_that_differs_ends_it() -> None:
-    """It is found before the new place can be used, and the old one is as it was."""
+    """It ends the migration before the new place can be used. The old place is unchanged."""
     source, target = a_memory(), an_empty_place()
     work = Migration(source, target, ANY_LADDER, None, "nothing was moved")
     work.check()
@@ -185,7 +185,7 @@ def test_a_belief_that_differs_ends_it() -> None:
 def test_a_record_that_comes_during_a_copy_ends_it(
     change: Callable[[MemoryPlace, MemoryPlace], object], says: str
 ) -> None:
-    """In the old place or in the new one, whatever it is."""
+    """It ends the migration, whether it comes to the old place or to the new one."""
     source, target = a_memory(), an_empty_place()
     work = Migration(source, target, ANY_LADDER, None, "nothing was moved")
     work.check()
@@ -199,7 +199,7 @@ def test_a_record_that_comes_during_a_copy_ends_it(
 
 
 def with_more_shards() -> MemoryPlace:
-    """A log whose shards were added: events of a player are in the old shard and in the new one."""
+    """A log whose shards were added, so that old events may be in the shard of another number."""
     place = a_memory()
     events = {each.key: each for some in place.log.changed for each in some}
     place.log.add_shards(3)
@@ -215,7 +215,7 @@ def with_more_shards() -> MemoryPlace:
 
 @cases("pseudonym", [None, NAME])
 def test_a_log_whose_shards_were_added(pseudonym: Pseudonym | None) -> None:
-    """It is moved and erased, and each player's newest event is in the player's shard."""
+    """After a move and after an erasure, each player has the newest event that there was."""
     source, target = with_more_shards(), an_empty_place(shards=SHARDS + 3)
     expected = newest(a_memory())
     before = {key: newest_by_offset(source, key) for key in expected}
@@ -234,23 +234,23 @@ def test_a_log_whose_shards_were_added(pseudonym: Pseudonym | None) -> None:
 
 
 def newest_by_offset(place: Place, key: bytes) -> bytes | None:
-    """The event of a key with the greatest offset, in whatever shard."""
+    """The event with the greatest offset of those with this key, in whatever shard it is."""
     return max((each.value for each in place.events() if each.key == key), key=offset_of)
 
 
-KEPT = 12  # The records that a torn log still has. A correction is among them.
+KEPT = 12  # The number of records that a torn log still has. One is a correction.
 
 
 def torn() -> MemoryPlace:
-    """A log that lost its last records: their parts and events stay, and the committed offsets."""
+    """A log that lost its last records. Their parts, events and committed offsets stay."""
     place = a_memory()
     del place.log.rounds[0][KEPT:]
     return place
 
 
 def test_a_torn_log_with_corrections() -> None:
-    """Commands refuse until a rebuild; then beliefs are of what is left, no offset is used again,
-    changed last events are new. A second changes nothing, and it can be moved."""
+    """Commands refuse it until a rebuild. Then beliefs are those of what is left, no offset is used
+    again, and players whose ratings changed have new events. A second rebuild changes nothing."""
     place, whole = torn(), a_memory()
     with unchanged(place), pytest.raises(Failed):
         Migration(place, an_empty_place(), ANY_LADDER, None, "").check()
@@ -273,13 +273,13 @@ def test_a_torn_log_with_corrections() -> None:
 
 
 def said(place: Place) -> dict[bytes, tuple[float, float, int]]:
-    """What the newest event of each player says of the player's rating."""
+    """The rating that the newest event of each player has."""
     found = ((key, rating_changed_from_json(each)) for key, each in newest(place).items())
     return {key: (each.mu, each.sigma, each.rounds) for key, each in found}
 
 
 def test_a_torn_log_is_rebuilt_wherever_the_rebuild_was_killed() -> None:
-    """After each write of the port, the next rebuild leads to the same beliefs and events."""
+    """A rebuild that follows one killed after any write leads to the same beliefs and events."""
     whole = torn()
     rebuild_from_log(whole, ANY_LADDER, cores=1)
     for number in itertools.count():
@@ -303,7 +303,7 @@ def test_a_torn_log_is_rebuilt_wherever_the_rebuild_was_killed() -> None:
 
 
 def test_two_ladders_files_at_once() -> None:
-    """A change at an offset: moved by the file that has it, with its histories; no other."""
+    """The file with the change at an offset can move the log and its histories; the old cannot."""
     template = ANY_LADDER.ladders[TEMPLATE]
     change = Change(from_offset=5, rating=CONFIG)
     changed = Ladder(rating=template.rating, changes=(change,))
@@ -331,11 +331,11 @@ UNUSED = {
                 "begin_copy", "mark_moved"},
     "erase": {"mark_moved"},
 }  # fmt: skip
-"""The writes that a command has no need of."""
+"""The methods of PORT_WRITES that a command does not call."""
 
 
 def killed_at(number: int, words: tuple[str, ...], path: Path) -> str:
-    """Run a command, and kill it at this call. The call's name; empty if the command ended."""
+    """Run a command, and kill it at this call. Returns the call's name; empty if it ended."""
     said, log = path.with_name("said"), path.with_name("log")
     said.write_text("")
     prepare = partial(dies_at, number, str(said))
@@ -346,7 +346,7 @@ def killed_at(number: int, words: tuple[str, ...], path: Path) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_killed_at_each_call(tmp_path: Path, command: str) -> None:
-    """Until the new file takes the old one's place, that is as it was; a second run is clean."""
+    """The file stays as it is until a new one replaces it. A second run cleans up after it."""
     words, original = COMMANDS[command], tmp_path / "original.db"
     make_file(original)
     path, made = tmp_path / "ratings.db", list[str]()

@@ -78,7 +78,7 @@ def test_a_poll_gathers_what_comes_after_the_first(rig: rigs.Rig, enough: int) -
 
 
 def test_seek(rig: rigs.Rig) -> None:
-    """The next record is the sought one, or after the end only later ones; others continue."""
+    """The next record is the sought one; after a seek to the end, a later one. Others continue."""
     submit(rig, 600, 0)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     for offset in (0, 599, 300, 0, 250, 10, 590):
@@ -109,7 +109,7 @@ def test_seek_of_others_partitions_is_ignored(rig: rigs.Rig) -> None:
 
 
 def test_full_polls_bring_no_records_and_lose_none(rig: rigs.Rig) -> None:
-    """A full poll returns no records, and the next poll that is not continues without a gap."""
+    """A full poll returns no records, and the next one that is not full continues without a gap."""
     submit(rig, 1000)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     while len(member.records) < 2000:
@@ -123,7 +123,7 @@ def test_full_polls_bring_no_records_and_lose_none(rig: rigs.Rig) -> None:
 
 
 def test_a_resting_partition_holds_up_no_other(rig: rigs.Rig) -> None:
-    """A paused partition returns nothing, the other everything; then it goes on without a gap."""
+    """A resting partition returns nothing, the other everything. Later it goes on without a gap."""
     submit(rig, 1000)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     member.poll(0.0, paused={0})
@@ -137,7 +137,7 @@ def test_a_resting_partition_holds_up_no_other(rig: rigs.Rig) -> None:
 
 
 def test_a_seek_wakes_only_what_it_names(rig: rigs.Rig) -> None:
-    """After a seek between full polls no partition is paused, until the next full poll."""
+    """A seek between full polls leaves no partition paused; the next full poll pauses it again."""
     submit(rig, 10)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     member.read(20)
@@ -149,7 +149,7 @@ def test_a_seek_wakes_only_what_it_names(rig: rigs.Rig) -> None:
 
 
 def test_what_the_log_does_not_hold_is_trouble(rig: rigs.Rig) -> None:
-    """Before the start and beyond the end, LogTrouble; LogStarts says the first offset."""
+    """Reading before the start or beyond the end raises LogTrouble. LogStarts returns the start."""
     submit(rig, 10, 0)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     member.read(10)
@@ -168,7 +168,7 @@ def test_what_the_log_does_not_hold_is_trouble(rig: rigs.Rig) -> None:
 
 
 def test_members_share_the_partitions(rig: rigs.Rig) -> None:
-    """A joining member gets partitions of the other's; when it leaves, they come back for good."""
+    """A joining member gets partitions that the other loses. When it leaves, they come back."""
     submit(rig, 5)
     first = rigs.read_from_start(rig, rigs.ESTIMATOR)
     first.read(10)
@@ -226,8 +226,8 @@ KEY = b"eu:ann"
 def test_the_last_events_of_a_player_are_read_back(
     settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `inspect` reads those of a player with every seventh event: so many, in order, in growing
-    windows from the end; or all; or none of a window without time."""
+    """`inspect` reads as many events of a player as it asks for, in order, in growing windows from
+    the end of the partition; or all that there are; or none if it has no time."""
     monkeypatch.setattr(reader, "LOOK_BACK", 4)
     at = settings(shards=2)
     admin = Admin(at)
@@ -250,7 +250,7 @@ def test_the_last_events_of_a_player_are_read_back(
 
 
 def test_shard_ends_show_added_shards(rig: rigs.Rig) -> None:
-    """A worker that was there before sees the present number of shards."""
+    """A worker that was there before shards were added learns their present number."""
     member = rig.join(rigs.ESTIMATOR)
     assert len(member.do(ports.ShardEnds())) == rigs.SHARDS
     rig.add_shards(2)
@@ -264,7 +264,7 @@ def test_shard_ends_show_added_shards(rig: rigs.Rig) -> None:
 
 
 def test_different_records_have_different_checksums(rig: rigs.Rig) -> None:
-    """Members of either group get the record's checksum; only the same bytes have the same."""
+    """A member of either group gets the checksum of a record. Only equal bytes have equal ones."""
     estimator = rig.join(rigs.ESTIMATOR)
     parts = [b"one", b"two", b"", b"two"]
     estimator.do(ports.Scatter([(1, each) for each in parts] + [(0, b"other")]))
@@ -278,8 +278,8 @@ BOTH = frozenset(range(rigs.PARTITIONS))
 
 
 def test_the_record_before_an_offset(rig: rigs.Rig) -> None:
-    """Committed with the offset of each partition, gone by a later commit without; none beyond the
-    end, or of a deleted record."""
+    """Its checksum is committed with a partition's offset; a later commit without one clears it.
+    Beyond the end there is none, nor of a record that was deleted."""
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     assert member.do(ports.CommittedSource(BOTH)) == {0: None, 1: None}
     member.do(ports.CommitSource({0: 3, 1: 4}, tails={0: 0, 1: 0xFFFFFFFF}))

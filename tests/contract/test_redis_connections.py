@@ -1,5 +1,5 @@
-"""Connections to Redis: scripts where functions are refused, a password file's changes, and leaving
-a master that became a replica, for where its name or the sentinels lead."""
+"""Connections to Redis: scripts in the place of functions, changes of a password file, and how a
+client leaves a master that became a replica for the one that its name or the sentinels lead to."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -35,14 +35,14 @@ SHARDS = range(5)
 
 @pytest.fixture(scope="module")
 def server(redis_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that knows functions and denies none, to whoever may call them."""
+    """A server that knows functions. Its default user may do everything."""
     with start_redis(tmp_path_factory.mktemp("redis"), store=stores.REDIS) as found:
         yield found
 
 
 @pytest.fixture
 def admin(server: Server) -> Iterator[Any]:
-    """A client that may do everything on the server, which is empty."""
+    """A client that may do everything on the server, which is empty at the start."""
     with client_of(server) as client:
         client.flushall()
         client.function_flush()
@@ -51,7 +51,7 @@ def admin(server: Server) -> Iterator[Any]:
 
 
 def user(server: Server, admin: Any, *denied: str) -> Settings:
-    """Settings of a user who may do everything except this."""
+    """Settings of a user who may do everything except what is denied."""
     admin.execute_command("ACL", "SETUSER", "user", "reset", "on", ">p", "~*", "+@all", *denied)
     return Settings(redis=server.address, redis_username="user", redis_password="p", buckets=2)
 
@@ -61,7 +61,7 @@ def on_each_shard(applied: int, belief: bytes) -> Apply:
 
 
 def test_a_user_without_functions_writes_by_scripts(server: Server, admin: Any) -> None:
-    """It says so, with what Redis answered, and leaves no functions behind."""
+    """The store reports it with the reason that Redis gave, and leaves no functions behind."""
     performer = RedisPerformer(user(server, admin, *FUNCTIONS))
     assert performer.store.functions.startswith("redis: writes by EVALSHA, as a script, because: ")
     assert "'function|list'" in performer.store.functions
@@ -74,7 +74,7 @@ def test_a_user_without_functions_writes_by_scripts(server: Server, admin: Any) 
 
 
 def test_both_ways_work_side_by_side(server: Server, admin: Any) -> None:
-    """A call by one way from before a call by the other way writes nothing."""
+    """A call that was overtaken by a call of the other way writes nothing."""
     scripts = RedisPerformer(user(server, admin, *FUNCTIONS))
     functions = RedisPerformer(Settings(redis=server.address, buckets=2))
     for turn, (one, other) in enumerate([(scripts, functions), (functions, scripts)] * 2):
@@ -84,8 +84,8 @@ def test_both_ways_work_side_by_side(server: Server, admin: Any) -> None:
 
 
 def test_a_lost_script_is_loaded_within_the_effect(server: Server, admin: Any) -> None:
-    """Each call once, as after a restart or failover; scripts where functions become denied. If one
-    fails, the effect does, and the calls not run stay so."""
+    """Each call is carried out once, as after a restart. Calls whose functions become denied are
+    made by scripts. If one call fails, so does the effect; calls that were not run stay so."""
     performer = RedisPerformer(user(server, admin, *FUNCTIONS))
     for applied in (1, 2):
         admin.script_flush()
@@ -110,7 +110,7 @@ def test_a_lost_script_is_loaded_within_the_effect(server: Server, admin: Any) -
 
 @cases("denied", SCRIPTS)
 def test_who_may_use_neither_is_denied(server: Server, admin: Any, denied: str) -> None:
-    """The line names both rights, and nothing is written."""
+    """The error names the rights to both, and nothing is written."""
     at = user(server, admin, *FUNCTIONS, denied)
     word = denied.removeprefix("-")
     with pytest.raises(Denied, match=f"'function.*; in its place: .*{word[:7]}") as caught:
@@ -122,7 +122,7 @@ def test_who_may_use_neither_is_denied(server: Server, admin: Any, denied: str) 
 def test_one_node_of_a_cluster_lost_the_script(
     redis_cluster: RedisCluster, cluster_settings: Settings
 ) -> None:
-    """It is loaded there, and no call is carried out twice."""
+    """The script is loaded on that node, and no call is carried out twice."""
     performer = RedisPerformer(cluster_settings)
     performer.store._functions.refusal = "the test says so"
     performer.store.prepare()
@@ -134,7 +134,7 @@ def test_one_node_of_a_cluster_lost_the_script(
 
 @pytest.mark.parametrize("name", ["redis-6", "no-functions"])
 def test_a_store_without_functions_is_asked_once(other_store: Any, name: str) -> None:
-    """The line in the log has what the store answered, without the data of a call."""
+    """The line in the log has the store's answer, without the data of a call."""
     if name not in stores.ALL:
         pytest.skip("this run is about another store")
     at = Settings(redis=other_store(name), buckets=2)
@@ -165,7 +165,7 @@ class Account:
         self.file.write_text(password + "\n")
 
     def rotate(self, password: str, *, in_the_file: bool = True) -> None:
-        """Change the password on the servers, which close the user's connections; and the file."""
+        """Change the password in the file and on servers, which close connections of the user."""
         if in_the_file:
             self.write(password)
         for server in self._servers:
@@ -175,7 +175,7 @@ class Account:
                 admin.execute_command("CLIENT", "KILL", "USER", USER)
 
     def settings(self, **more: Any) -> Settings:
-        """As `read_settings` makes them."""
+        """Settings as `read_settings` makes them from a password file."""
         return Settings(
             redis_username=USER, redis_password=self.file.read_text().strip(),
             redis_password_file=str(self.file), buckets=2, **more,
@@ -184,12 +184,12 @@ class Account:
 
 @pytest.fixture
 def account(server: Server, admin: Any, tmp_path: Path) -> Account:
-    """The user, on an empty server."""
+    """A user of an empty server."""
     return Account(tmp_path / "password", server)
 
 
 def test_a_store_goes_on_with_the_new_password(account: Account, server: Server) -> None:
-    """Commands and calls do. What was under way when the connection ended is unknown."""
+    """Calls and plain commands go on. What was in flight as the connection ended is unknown."""
     store = RedisPerformer(account.settings(redis=server.address))
     for turn in range(3):
         assert apply(store, 0, application(turn, turn + 1, {BOB: b"x"}))
@@ -213,7 +213,7 @@ def test_a_server_that_is_ahead_is_trouble(account: Account, server: Server) -> 
 def test_a_password_that_stays_wrong_is_denied(
     account: Account, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the patience is over; without a file at once."""
+    """It is denied once it has been wrong for too long; without a file, at once."""
     store = RedisPerformer(account.settings(redis=server.address))
     account.write("wrong")
     store.store.close()
@@ -229,7 +229,7 @@ def test_a_password_that_stays_wrong_is_denied(
 
 @pytest.mark.usefixtures("cluster_settings")
 def test_a_cluster_whose_password_changes(redis_cluster: RedisCluster, tmp_path: Path) -> None:
-    """Every node of an empty cluster is asked with the new one."""
+    """Every node of a cluster is asked with the new password."""
     account = Account(tmp_path / "password", *redis_cluster.servers)
     store = RedisPerformer(account.settings(redis=redis_cluster.address, redis_cluster=True))
     account.rotate("second")
@@ -251,7 +251,7 @@ def servers(redis_installed: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def watched(servers: Watched) -> Watched:
-    """The same, whole and empty."""
+    """A master, a replica and sentinels, whole and empty."""
     servers.wait_until_whole()
     with client_of(servers.master) as client:
         client.flushall()
@@ -300,8 +300,8 @@ def fail_over(watched: Watched) -> None:
 
 
 def test_a_store_goes_on_with_the_new_master(watched: Watched) -> None:
-    """The first call fails, so machines look again; before a read, settings and layout are checked:
-    another layout is another store, where nothing is written."""
+    """The first call fails, so that machines look at the store again. Settings and layout are
+    checked first: a master with another layout is another store, and nothing is written there."""
     store, late = a_store(watched), a_store(watched)
     assert put(store, 0)
     assert applied(late) == 1
@@ -322,7 +322,7 @@ def test_a_store_goes_on_with_the_new_master(watched: Watched) -> None:
 
 
 def test_a_right_on_the_sentinels_is_missing(watched: Watched) -> None:
-    """This ends a process, and the line names the right. One sentinel that answers is enough."""
+    """The store is denied, and the error names the right. One sentinel that answers is enough."""
     at = Settings(
         redis=watched.address, redis_sentinel_username="u", redis_sentinel_password="p", buckets=2
     )
@@ -340,7 +340,7 @@ def test_a_right_on_the_sentinels_is_missing(watched: Watched) -> None:
 
 
 def test_an_isolated_master_is_left(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers and takes writes, but sentinels and replica do not reach it: stores leave."""
+    """It answers and takes writes, but no sentinel and no replica reaches it: a store leaves it."""
     monkeypatch.setattr(sentinel, "LOOK_S", 0.0)
     store = a_store(watched)
     assert put(store, 0)
@@ -360,7 +360,7 @@ def test_an_isolated_master_is_left(watched: Watched, monkeypatch: pytest.Monkey
 
 
 def test_a_killed_master(watched: Watched) -> None:
-    """Nothing is written until the replica has taken over; the position says what it lacks."""
+    """Nothing is written until the replica has taken over. The position is that of the replica."""
     store = a_store(watched)
     assert put(store, 0)
     old, new = watched.master, watched.other
@@ -385,7 +385,7 @@ HOST = "redis.test"
 
 
 def replicate(master: Server, replica: Server) -> None:
-    """Replicate, until all is there. Valkey's master says so before the replica has read it."""
+    """Replicate, and wait until the replica has all. Valkey's master reports that too early."""
     with client_of(master) as above, client_of(replica) as below:
 
         def in_sync() -> bool:
@@ -403,7 +403,7 @@ def replicate(master: Server, replica: Server) -> None:
 
 
 def lay_out(store: RedisStore, turn: int) -> bool:
-    """Make a plain write, of the layout."""
+    """Write the layout, which is a plain command and no function."""
     store.check_layout({f"turn {turn}": "1"})
     return True
 
@@ -411,7 +411,7 @@ def lay_out(store: RedisStore, turn: int) -> bool:
 def test_a_master_that_became_a_replica_is_left(
     redis_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refused write raises StoreTrouble, by a function or plain; the next goes by the name."""
+    """A refused write, of a function or plain, raises StoreTrouble; then the name is followed."""
     at_once, look_up = {"repl-diskless-sync-delay": "0"}, socket.getaddrinfo
     with (
         start_redis(tmp_path / "first", settings=at_once) as old,

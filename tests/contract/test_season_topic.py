@@ -1,4 +1,4 @@
-"""The topic `season-ended` on real Kafka: every standing once, whoever writes and ends when."""
+"""The topic `season-ended` on Kafka: each standing once, whatever ends a writer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ class Standings:
 
     @staticmethod
     def page(number: int) -> list[season_ended.Message]:
-        """The records of a page, and its mark."""
+        """The records of a page, and the mark that ends it."""
         found = [
             season_ended.Standing(
                 ladder=LADDER, season=SEASON, player=f"p{i}", rank=i + 1,
@@ -71,7 +71,7 @@ def write_page(store: SeasonTopic, number: int) -> None:
 
 
 def left_open(store: SeasonTopic, at: Settings, *messages: tuple[bytes, bytes]) -> Any:
-    """Send messages, by key and value, in a transaction that nobody ends."""
+    """Send messages, given as key and value, in a transaction that is left unfinished."""
     transactions: Any = store._transactions
 
     def send(producer: Any) -> None:
@@ -84,7 +84,7 @@ def left_open(store: SeasonTopic, at: Settings, *messages: tuple[bytes, bytes]) 
 
 
 def assert_once(at: Settings) -> None:
-    """Each listed player has one record, in order, and so have each page and the season."""
+    """Each player has one record, in order, and so have each page and the season."""
     found = read_topic(at, topic_of(at))
     expected = [each for page in range(PAGES) for each in Standings.page(page)]
     expected.append(season_ended.message_of(SUMMARY))
@@ -94,7 +94,7 @@ def assert_once(at: Settings) -> None:
 
 
 def test_a_run_writes_all_and_the_next_one_nothing(at: Settings) -> None:
-    """The topic is made with the configuration that keeps its records."""
+    """The topic is made with a configuration by which it keeps its records."""
     write(at)
     assert_once(at)
     write(at)
@@ -106,7 +106,7 @@ def test_a_run_writes_all_and_the_next_one_nothing(at: Settings) -> None:
 def test_a_topic_that_would_delete_standings_is_refused(
     at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is written, also if missing in the broker's list; one line has the cure."""
+    """It is refused before a write, also if the broker's list lacked it. One line has the cure."""
     client: Any = Admin(at)._client
     new = NewTopic(topic_of(at), 4, 1, config={"retention.ms": "86400000"})
     client.create_topics([new])[topic_of(at)].result(HANGS_S)
@@ -128,7 +128,7 @@ def test_a_topic_that_would_delete_standings_is_refused(
 
 @pytest.mark.parametrize("before", [0, PAGES - 1])
 def test_a_writer_that_ends_inside_a_transaction(at: Settings, before: int) -> None:
-    """What it left open is taken back; the next one writes the rest."""
+    """Its unfinished transaction is aborted; the next writer writes what is missing."""
     first = topic(at)
     first.begin()
     for page in range(before):
@@ -141,7 +141,7 @@ def test_a_writer_that_ends_inside_a_transaction(at: Settings, before: int) -> N
 def test_what_an_older_writer_wrote_last_is_seen(
     at: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is ended first, and the topic is read after that."""
+    """A new writer ends the older one first, and reads the topic after that."""
     older, newer = topic(at), topic(at)
     older.begin()
     renew = Transactions.renew
@@ -155,7 +155,7 @@ def test_what_an_older_writer_wrote_last_is_seen(
 
 
 def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> None:
-    """Before it writes more: another one may have begun, and written the page."""
+    """Another writer may have begun and written the page, so it reads before it writes more."""
     older, newer = topic(at), topic(at)
     older.begin()
     newer.begin()
@@ -169,7 +169,7 @@ def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> No
 
 
 def test_a_run_that_is_outdone_says_so(at: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line; the newest goes on, and no record is there twice. It begins after a page."""
+    """It fails with one line. The newer run continues behind its pages, and no record is twice."""
     store, other, writes = topic(at), topic(at), list[Sequence[season_ended.Message]]()
 
     def interrupted(given: Sequence[season_ended.Message], ended_at: str) -> None:

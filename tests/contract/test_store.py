@@ -1,4 +1,4 @@
-"""The store: what was applied is read back atomically, and nothing else is."""
+"""The store: what was applied is read back, atomically and unchanged."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ def priors(store: Performer, shard: int, *players: Player) -> ports.Priors:
 
 
 def test_addresses_that_make_no_sense() -> None:
-    """The error is raised before anything is sent."""
+    """Each raises an error before anything is sent."""
     for address, cluster, message in (
         ("redis://127.0.0.1:1/3", True, "only database 0"),
         ("127.0.0.1:1,127.0.0.1", True, "127.0.0.1"),
@@ -145,7 +145,7 @@ def test_an_empty_store(store: Performer) -> None:
 
 
 def test_what_was_applied_is_read(store: Performer) -> None:
-    """Records and position come back, in the order asked for, with repeats; priors are headers."""
+    """Records come back as asked for, in order and with repeats; so does the position."""
     ann, cy = ("ranked-eu", "ann"), ("ranked-eu", "cy")
     records = {ann: bytes(range(256)) + b"factors", BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
@@ -173,7 +173,7 @@ def test_shards_are_apart(store: Performer) -> None:
 
 
 def test_a_stale_call_writes_nothing(store: Performer) -> None:
-    """If `applied` or the epoch is not the call's, nothing changes. The first begins at 0."""
+    """A call writes nothing if its `applied` or epoch is not the store's. The first begins at 0."""
     assert not apply(store, 1, application(3, 4, {BOB: b"no"}))
     assert read(store, 1, BOB) == ports.StoredShard(ports.Position(), [None])
     assert apply(store, 1, application(0, 2**40, {}))
@@ -191,7 +191,7 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
 
 
 def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
-    """As many must be new as were absent when read; more or fewer: somebody was there."""
+    """As many beliefs must be new as were absent when read, or no worker goes on from there."""
     ann = "ranked-eu", "ann"
     for shard, expected, right in ((0, 1, True), (1, 0, False), (2, 2, False), (3, None, True)):
         assert apply(store, shard, application(0, 5, {BOB: b"first"}, b"\x80"))
@@ -211,7 +211,7 @@ def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
 
 
 def test_no_two_players_meet(store: Performer) -> None:
-    """Different players never share a belief, whatever their ids; twenty thousand in a call."""
+    """Different players never share a belief, whatever their ids, of 20,000 in a call, too."""
     players = [(ladder, player) for ladder in NASTY for player in NASTY]
     records = {each: repr(each).encode() for each in players}
     assert len(records) == len(NASTY) ** 2
@@ -286,8 +286,8 @@ def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) 
 @NEEDS_FUNCTIONS
 @pytest.mark.integration
 def test_functions_are_loaded_and_not_replaced(redis_settings: real.Settings) -> None:
-    """A server without them gets them again; another build's of this release are neither called nor
-    replaced; several loads at a time succeed."""
+    """A server that lost them gets them again. Another build's functions of this release are
+    neither called nor replaced. Several workers may load them at a time."""
     performer = RedisPerformer(redis_settings)
     with connect(redis_settings) as client:
         client.function_delete(LIBRARY)
@@ -335,7 +335,7 @@ def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
-    """Those of every shard and ladder, whatever the ids, and not a rebuild's notes beside them."""
+    """Those of all shards and ladders count, whatever the ids; notes of a rebuild do not."""
     performer = RedisPerformer(redis_settings)
     performer.store.check_layout({"shards": "4"})
     assert performer.store.count_beliefs() == 0
@@ -365,13 +365,13 @@ def applied(at: Performer, part: SeedPart, offset: int) -> Change:
 
 
 def again(at: Performer, part: SeedPart, offset: int) -> Sequence[bytes]:
-    """The events of the last call, which applied the part in a record at this offset."""
+    """The events of the last call, which applied the part at this offset, built once more."""
     call = batch_of(part, offset)
     return [each.value for each in build_given_events_again(0, call, stored(at, part), offset)]
 
 
 def test_seeds_and_resets_follow_each_other(store: Performer) -> None:
-    """Three are seeded, two of them again with a fourth, two reset; who never was has nothing."""
+    """Three are seeded, two of them again with a fourth, two reset. Nobody else has a belief."""
     first, second = seed_part((3, "abc")), seed_part((5, "bcd"), mu=1200.0)
     reset = seed_part((8, "ade"), kind=RESET, mu=1600.0, sigma=200.0)
     for offset, part, players in ((0, first, "abc"), (1, second, "d"), (2, reset, "ad")):

@@ -1,5 +1,5 @@
-"""Redis as the store: layout, reads, slots, alone and as a cluster. Servers that evict keys are
-refused. A store that is full, gone or a replica takes no checkpoints, but must take beliefs."""
+"""Redis as the store: layout, reads and slots, on one server and on a cluster; servers that evict
+keys are refused. A store that is full, gone or a replica takes no checkpoints; work goes on."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
-    """Refused by name and way out. An older release's notes are found, whatever ladders' ids."""
+    """The error names the layout and a way out. Notes of an older release are found."""
     store = RedisStore(redis_settings)
     store.check_layout({"shards": "4", "buckets": "2"})
     store.check_layout({"shards": "4", "buckets": "2", "topic": "abc"})
@@ -53,7 +53,7 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
 
 
 def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
-    """Between a rebuild's start and end nobody may use the store, whose keys are not ours."""
+    """Between the start and the end of a rebuild nobody may use the store. Foreign keys stay."""
     performer = RedisPerformer(redis_settings)
     store, layout = performer.store, {"shards": "4"}
     with connect(redis_settings) as client:
@@ -95,7 +95,7 @@ def test_a_failover_while_a_rebuild_deletes(
 
 
 def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settings) -> None:
-    """It may end at the `applied` where a worker stopped within a call: of another store."""
+    """A rebuild may end at the `applied` of a stopped worker's call, which has another epoch."""
     performer = RedisPerformer(redis_settings)
     assert apply(performer, 0, application(0, 5, {BOB: b"before"}))
     stopped = application(5, 6, {BOB: b"stopped"})
@@ -124,7 +124,7 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
 
 
 def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:
-    """The reply to a slow command, after an error, is not taken for the next command's."""
+    """A late reply to a slow command is not taken for the reply to the next command."""
 
     def asked(*words: str) -> CallBatch:
         return CallBatch("{0}:x", (encode_command(len(words), bulk(*words)),), 1)
@@ -141,7 +141,7 @@ def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Sett
 
 
 def misled(performer: RedisPerformer) -> None:
-    """Make the client take every slot for another node's."""
+    """Make the client look for every slot on another node than the slot's."""
     client = performer.store._client
     slots = client.nodes_manager.slots_cache
     nodes = {node.name: [node] for node in client.get_primaries()}
@@ -151,7 +151,7 @@ def misled(performer: RedisPerformer) -> None:
 
 
 def test_a_slot_that_moved_is_found(cluster_settings: real.Settings) -> None:
-    """The first read or write raises StoreTrouble, writes nothing; the next goes where it is."""
+    """The first read or write raises StoreTrouble and writes nothing; the next finds the slot."""
     performer = RedisPerformer(cluster_settings)
     shards = dict.fromkeys(range(SHARDS), PlayerColumn.of([BOB]))
     expected = performer.store.read(shards)
@@ -240,7 +240,7 @@ def test_a_call_is_carried_out_whole_or_not_at_all(
 
 
 def test_newcomers_wait_for_the_move(cluster_settings: real.Settings, move: SlotMove) -> None:
-    """A hash that does not exist might be on the other master: nothing is written before."""
+    """A missing hash may be on the other master, so no newcomer is written before the move ends."""
     store = RedisPerformer(cluster_settings)
     assert wrote(store, 1, PLAYERS[:1])
     move.begin()
@@ -277,7 +277,7 @@ def set_memory(client: Any, policy: str, limit_bytes: int) -> None:
 
 
 def test_a_server_that_evicts_is_refused(server: Server, admin: Any) -> None:
-    """Found by CONFIG or INFO, as the user may; the message's command repairs it."""
+    """CONFIG or INFO shows it, whichever the user may run. The command in the error repairs it."""
     refusal = f"redis at {server.address}: .* {LIMIT_BYTES}, "
     for denied in ((), ("-config",), ("-info",)):
         at = user(server, admin, *denied)
@@ -307,7 +307,7 @@ def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, adm
 def test_each_server_of_a_cluster_is_asked(
     redis_cluster: RedisCluster, cluster_settings: Settings
 ) -> None:
-    """One server that evicts is enough, and named; if none answers, one warning says so."""
+    """One server that evicts is enough, and it is named. If none answers, one warning says so."""
     for each in redis_cluster.servers:
         with client_of(each) as client:
             set_memory(client, "allkeys-lru", LIMIT_BYTES)
@@ -329,7 +329,7 @@ def test_each_server_of_a_cluster_is_asked(
 BELIEFS = Application(Position(1, 0), BeliefColumn.of([(("duel", "ann"), b"belief")]))
 
 
-REPLICA = "REPLICAOF 127.0.0.1 1"  # Of a master that is not there.
+REPLICA = "REPLICAOF 127.0.0.1 1"  # Makes it the replica of a master that does not exist.
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_what_the_store_does_not_do_is_reported_and_not_raised(
     redis_installed: None, tmp_path: Path,
     commands: Sequence[str], reads: bool, deletes: bool, why: str,
 ) -> None:  # fmt: skip
-    """Each call says whether it was done, or why not; one that changes beliefs raises it."""
+    """Calls for checkpoints return whether they were done, and report why not. Others raise it."""
     with start_redis(tmp_path) as server, client_of(server) as client:
         store, reported = RedisStore(Settings(redis=server.address)), list[str]()
         store.prepare()
@@ -356,7 +356,7 @@ def test_what_the_store_does_not_do_is_reported_and_not_raised(
         assert kept.keep("duel", "7-ab", b"head")
         assert reported == []
         for command in commands:
-            with suppress(redis.ConnectionError):  # of the server that ends
+            with suppress(redis.ConnectionError):  # the server ends the connection
                 client.execute_command(*command.split())
         assert not kept.write("duel", "7-ab", 1, b"another")
         assert not kept.keep("duel", "9-cd", b"another")

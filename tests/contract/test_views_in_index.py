@@ -1,4 +1,4 @@
-"""Who is listed and in which tier, beside a plain table, while ratings move and time passes."""
+"""Who is listed and in which tier, as in a plain table, while ratings change and time passes."""
 
 import asyncio
 import math
@@ -78,7 +78,7 @@ class Rig(Index):
         return [row.player for row in found.rows]
 
     def sweep(self) -> None:
-        """Take everybody off the lists whose moment has come."""
+        """Take everybody whose moment has come off the lists."""
         while self.writer.sweep():
             pass
 
@@ -103,7 +103,7 @@ Make = Callable[..., Rig]
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes an index with a clock, or opens the last one; few leave, or are placed, at once."""
+    """Makes an index with a clock, or opens the last one. A transaction removes or places few."""
     monkeypatch.setattr(index_writer, "SWEPT_TOGETHER", 2)
     monkeypatch.setattr(index_writer, "AT_ONCE", 2)
     open_ones: list[Rig] = []
@@ -125,7 +125,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 class Row(msgspec.Struct):
-    """What a table without any cleverness knows of a player."""
+    """What a plain table knows of a player."""
 
     event: RatingChanged
     played_s: int
@@ -163,7 +163,7 @@ class Table:
 
     @staticmethod
     def is_listed(row: Row, at_s: float) -> bool:
-        """By all three rules."""
+        """Whether all three rules list the player."""
         days = (at_s - row.played_s) / DAY_S
         today = math.sqrt(row.event.sigma**2 + DRIFT * days)
         return row.event.rounds >= 3 and days < 20.0 and today <= 120.0
@@ -173,7 +173,7 @@ class Table:
 
 
 def assert_equal(rig: Any, table: Table, at_s: float, limit: int) -> None:
-    """Every answer is that of the table."""
+    """Every answer of the index is that of the table."""
     listed = table.listed(at_s)
     ranked = brute({name: row.event.rating for name, row in listed.items()})
     found = rig.ask("leaderboard", LADDER, MOST_ROWS, None, None)
@@ -214,7 +214,7 @@ def assert_equal(rig: Any, table: Table, at_s: float, limit: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
-    """Random events, corrections and erasures, while the clock moves by hours or weeks."""
+    """Events, corrections and erasures are random, while the clock advances by hours or weeks."""
     rng, clock, table = random.Random(seed), Clock(), Table()
     rig = make(BOTH, clock)
     offset = 0
@@ -244,7 +244,7 @@ def test_a_plain_table_says_the_same(make: Make, seed: int) -> None:
 
 
 def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
-    """Nor put back by a clock that is behind. Around who is not listed is no page; it says why."""
+    """Nor does a clock that goes back list anybody again. An unlisted player is shown the rule."""
     clock = Clock()
     rig = make(BOTH, clock)
     rig.apply([played("ann", 1, sigma=119.0)])
@@ -267,7 +267,7 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
 
 @pytest.mark.parametrize("begun_days", [0, 40])
 def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) -> None:
-    """A clock weeks ahead sweeps, or begins it; by the right one all are listed in their time."""
+    """A clock weeks ahead sweeps, or begins the index. By the right one all are listed in time."""
     clock = Clock()
     events = [played(name, at, at_s=START_S - at * 5 * DAY_S) for at, name in enumerate("abcdef")]
     clock.now_s += begun_days * DAY_S
@@ -285,8 +285,8 @@ def test_a_wrong_clock_takes_nobody_out_for_good(make: Make, begun_days: int) ->
 
 
 def test_times_of_last_rounds(make: Make) -> None:
-    """Who left long ago is never listed, also before the first sweep. An event without a time stops
-    nothing: such a player is idle, and a known time stays."""
+    """Who left long ago is never listed, also before the first sweep. A player without a valid time
+    is idle; a known time stays if a later event has none."""
     clock = Clock()
     clock.now_s += 20 * DAY_S
     rig = make(BOTH, clock)
@@ -301,7 +301,7 @@ def test_times_of_last_rounds(make: Make) -> None:
 
 
 def test_many_who_leave_at_the_same_moment(make: Make) -> None:
-    """More than leave in one transaction: all of them leave, and those who played later stay."""
+    """More leave than in one transaction: all of them do, and those who played later stay."""
     clock = Clock()
     rig = make(BOTH, clock)
     rig.apply([played(f"same{i}", 1) for i in range(7)])
@@ -316,7 +316,7 @@ def test_many_who_leave_at_the_same_moment(make: Make) -> None:
 
 
 def test_players_of_many_ladders_leave(make: Make) -> None:
-    """All of them, although one sweep takes out few, and it asks once for all ladders."""
+    """All of them leave, although one sweep removes few, of whatever ladders."""
     clock = Clock()
     rig = make(BOTH, clock)
     some = [msgspec.structs.replace(played("ann", i), ladder=f"l{i}") for i in range(5)]
@@ -329,7 +329,7 @@ def test_players_of_many_ladders_leave(make: Make) -> None:
 
 
 def test_tiers_of_events(make: Make) -> None:
-    """After each event, with the tier before. Without tiers or views answers lack the fields."""
+    """Each event has its tier and the one before. Without tiers or views, answers have no tier."""
     clock = Clock()
     rig = make(BOTH, clock)
     ratings = {3: 1100.0, 4: 1250.0, 5: 1150.0, 6: 1000.0}
@@ -356,7 +356,7 @@ def test_tiers_of_events(make: Make) -> None:
 
 
 def test_other_views(make: Make) -> None:
-    """At the next start list, histogram and new tiers are made; histories and hysteresis stay."""
+    """A start with other views makes lists, histograms and tiers again; histories stay."""
     clock = Clock()
     first = make(BOTH, clock)
     first.apply([played("ann", 1, 1250.0), played("ann", 2, 1150.0)])
@@ -382,7 +382,7 @@ def test_other_views(make: Make) -> None:
 
 
 def test_a_kill_while_players_are_placed_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next start places all of them, and none of them twice."""
+    """The next start places all of them, and none twice."""
     clock, rows = Clock(), [played(f"p{i}", i, 1000.0 + i) for i in range(7)]
     make(BOTH, clock).apply(rows)
     looser, some_again = a_ladder(Listing(min_rounds=1)), IndexWriter._place_some_again
@@ -404,7 +404,7 @@ def test_a_kill_while_players_are_placed_again(make: Make, monkeypatch: pytest.M
 
 
 def test_tiers_of_events_that_are_read_again(make: Make) -> None:
-    """After a start the tier of each player's newest event is known, and of no older one."""
+    """After a start only the newest event of each player has a known tier."""
     some = [played("ann", 1, 1100.0), played("ann", 2, 1300.0), played("bob", 3, 1600.0)]
     rig = make(BOTH, Clock())
     assert sorted(offset for _, _, offset in rig.apply(some)) == [1, 2, 3]

@@ -23,7 +23,7 @@ ALL = frozenset(range(rigs.SHARDS))
 def rejections_of(
     rig: rigs.Rig, code: str, *records: tuple[bytes | None, bytes | None]
 ) -> list[ports.Rejection]:
-    """Rejections of such values and keys in partition 0, as they were read."""
+    """Rejections, with this code, of records in partition 0 with these values and keys."""
     headers = [("content-type", b"application/msgpack"), ("trace", b"1")]
     rig.submit(0, *(Bytes(value, key, headers) for value, key in records))
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
@@ -36,7 +36,7 @@ JUNK = [(b"x", None)] * 4
 
 
 def test_rejections_and_offsets_come_together(rig: rigs.Rig) -> None:
-    """Never committed is None, not 0. A rejection has its key, value, reason and place."""
+    """Without a commit there is None, not 0. A rejection has key, value, reason and place."""
     content = [(b"\x00\xff{", b"\xfekey"), (b"", b""), (None, None), (b"x" * 2**23, b"k")]
     rejected = rejections_of(rig, "bad-rank", *content)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
@@ -56,8 +56,8 @@ def test_rejections_and_offsets_come_together(rig: rigs.Rig) -> None:
 
 
 def test_the_last_rejections_are_found(rig: rigs.Rig) -> None:
-    """The offset after each partition's last rejection, if any, or after the later record that
-    decided (not in a data file, which deletes no offsets)."""
+    """The offset after each partition's last rejection is found, or after the later record that
+    decided it. (A data file, whose committed offsets stay, does without the latter.)"""
     rejected = rejections_of(rig, "unknown-round", *JUNK)
     member = rigs.read_from_start(rig, rigs.ESTIMATOR)
     ends = {0: 4, 1: 0}
@@ -77,7 +77,7 @@ def test_the_last_rejections_are_found(rig: rigs.Rig) -> None:
 
 
 def test_events_and_offsets_come_together(rig: rigs.Rig) -> None:
-    """In order in their shard's partition, with offsets; ten thousand are one transaction."""
+    """Events come in order to their shard, with offsets. 10,000 of them are one transaction."""
     member = rigs.read_from_start(rig, rigs.UPDATER)
     first = [rigs.event(2, "a"), rigs.event(0, "b"), rigs.event(2, "c")]
     second = [
@@ -104,13 +104,13 @@ def test_a_pending_transaction_hides_the_offsets(
         member.do(ports.Committed(ALL))
 
 
-AHEAD = 20_000  # So many events that some are in flight before the store has answered.
+AHEAD = 20_000  # Enough events for some to be in flight before the store has answered.
 
 
 def applied_ahead(
     rig: rigs.Rig, count: int = AHEAD, member: rigs.Member | None = None
 ) -> tuple[rigs.Member, list[ports.Event]]:
-    """A member (a new one, or this) that applied something and began to send the events."""
+    """A member (new, or the given one) that applied something and began to send its events."""
     member = member or rigs.read_from_start(rig, rigs.UPDATER)
     events = [rigs.event(number % 2, f"{number:05}") for number in range(count)]
     beliefs = BeliefColumn.of([(("l", "ann"), b"belief")])
@@ -123,7 +123,7 @@ def applied_ahead(
 
 
 def test_events_that_went_ahead_are_published_once(rig: rigs.Rig) -> None:
-    """Nobody sees the events before they are published with their offsets. The next ones follow."""
+    """No subscriber sees them before their offsets are committed. The next events follow."""
     member, events = applied_ahead(rig)
     member.do(ports.Publish(list(events), {0: 1, 1: 1}))
     assert rig.events() == rigs.seen(events)
@@ -133,7 +133,7 @@ def test_events_that_went_ahead_are_published_once(rig: rigs.Rig) -> None:
 
 
 def test_events_that_went_ahead_in_vain_never_were(rig: rigs.Rig) -> None:
-    """Other events are published in their place: those of shards that were as expected."""
+    """They are aborted; the events of those shards that were as expected are published instead."""
     member, events = applied_ahead(rig)
     sent = [each for each in events if each.shard == 0]
     member.do(ports.Publish(sent, {0: 1}))
@@ -145,7 +145,7 @@ def test_events_that_went_ahead_in_vain_never_were(rig: rigs.Rig) -> None:
 def test_events_that_went_ahead_are_undone_however_soon(
     kafka_rig: rigs.KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Right after another transaction, and however quick Redis is, the same producer continues."""
+    """The same producer continues, right after another transaction and however quick Redis is."""
     member, (first, *_) = applied_ahead(kafka_rig, 1)
     worker: Any = member.performer
     apply, took_s, sent = worker._store.apply, iter(np.linspace(0.0, 0.02, 40)), list[ports.Event]()
@@ -169,7 +169,7 @@ def test_events_that_went_ahead_are_undone_however_soon(
 
 
 def test_events_that_went_ahead_wait_for_nothing_else(rig: rigs.Rig) -> None:
-    """Whatever effect follows, the events are gone, and hide nothing from subscribers."""
+    """Whatever other effect follows aborts them, so that they hide nothing from subscribers."""
     member, published = None, list[ports.Event]()
     effects: list[ports.Effect[Any]] = [
         ports.ShardEnds(),
@@ -187,8 +187,8 @@ def test_events_that_went_ahead_wait_for_nothing_else(rig: rigs.Rig) -> None:
 
 
 def test_events_that_went_ahead_of_another_generation_go_again(rig: rigs.Rig) -> None:
-    """Their transaction is aborted; after polls the effect publishes them once. What a member gives
-    up is assigned a generation later, so it may be refused again."""
+    """Their transaction is aborted. After polls, the same effect publishes them once; it may be
+    refused again first, as partitions that are given up are assigned a generation later."""
     first, events = applied_ahead(rig, 100)
     rig.count_in(rig.join(rigs.UPDATER))
 
@@ -338,7 +338,7 @@ def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(
 
 
 def test_an_evicted_member_writes_nothing(rig: rigs.Rig) -> None:
-    """No events, offsets or rejections of an evicted member appear, even without a successor."""
+    """No events, offsets or rejections of it appear, even after its successor has left."""
     rejected = rejections_of(rig, "malformed", *JUNK[:1])
     updater, estimator = (rig.join(role, evictable=True) for role in (rigs.UPDATER, rigs.ESTIMATOR))
     updater.poll_until(lambda: updater.owned == ALL)
@@ -372,7 +372,7 @@ def looked(member: rigs.Member, partitions: frozenset[int]) -> ports.OffsetEvide
 
 
 def test_parts_are_read_where_they_were_sent(rig: rigs.Rig) -> None:
-    """Scatter returns offsets, contiguous, in order, as ShardEnds predicts; updaters read them."""
+    """Scatter returns the offset of each part, as ShardEnds predicts; updaters read them there."""
     member = rig.join(rigs.ESTIMATOR)
     assert list(member.do(ports.ShardEnds())) == [0, 0, 0]
     assert list(member.do(ports.Scatter([]))) == []

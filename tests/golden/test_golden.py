@@ -1,5 +1,5 @@
-"""Ratings and measures equal independent ones: of shared/golden, shared/data/README.md, and the
-two-moment oracle's of a small season, which `python -m tests.golden.test_golden` prints."""
+"""Ratings and measures equal independent ones: those of shared/golden and shared/data/README.md,
+and those of the two-moment filter's oracle, which `python -m tests.golden.test_golden` prints."""
 
 import gzip
 import json
@@ -31,10 +31,10 @@ CASES = (
     "trueskill",
 )  # fmt: skip
 GOLDEN = 1e-6
-"""Points: what golden/README.md asks. (Elo-MMR is within 2e-12 where every sum is computed again,
-within 5e-7 in the arena's rounds of hundreds by one table; others within 1e-7.)"""
-GOLDEN_TRUESKILL = 1e-3  # Points: expectation propagation ends at rest. (We are within 1e-8.)
-GOLDEN_CODEFORCES = 1e-5  # Points: after 150 rounds of up to thousands. (We are within 2e-7.)
+"""Points: the tolerance that golden/README.md asks for. (Elo-MMR is within 2e-12 where all sums are
+computed again, within 5e-7 in the arena's rounds of hundreds; others are within 1e-7.)"""
+GOLDEN_TRUESKILL = 1e-3  # Points: what expectation propagation leaves. (We are within 1e-8.)
+GOLDEN_CODEFORCES = 1e-5  # Points, after 150 rounds of up to thousands. (We are within 2e-7.)
 
 
 def expected(shared: Path, name: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ PROTOTYPE = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho"
 
 @pytest.mark.slow
 def test_codeforces_is_predicted_as_well_as_the_prototype_did(shared: Path, tmp_path: Path) -> None:
-    """78.458 % pair inversion and 14.853 % rank deviation there, with all opponents."""
+    """The prototype has 78.458 % pair inversion and 14.853 % rank deviation with all opponents."""
     config = as_file(tmp_path / "c.json", [PROTOTYPE])
     data = shared / "data" / "codeforces.jsonl.gz"
     words = ("--config", config, "--train", "0.1", "--format", "json")
@@ -103,7 +103,7 @@ def refuse(offset: int, invalid: Invalid) -> None:
 
 
 def test_formula_one_is_predicted_to_the_digit(shared: Path) -> None:
-    """72.85 % and 18.99 %, where unfinished entries tie as one last group, as by default."""
+    """72.85 % and 18.99 %, where unfinished entries are one tied last group, as by default."""
     lines = read_lines(shared / "data" / "formula-one.jsonl.gz")
     outcome = evaluate(sessions_of(records_of(lines), 10_000, refuse), from_builtins(PROTOTYPE))
     found = averages(outcome.scored(0.1))
@@ -157,7 +157,7 @@ def by_oracle() -> dict[str, oracle.Player]:
 
 
 def test_the_season() -> None:
-    """To a thousandth of a point: newcomers, a tie, dnf, teams with shares, weights, a ceiling."""
+    """Newcomers, a tie, dnf, teams, shares, weights and a ceiling: to a thousandth of a point."""
     pool = Pool(Ladder(rating=TWO_MOMENT))
     for offset, (each, number) in enumerate(zip(SEASON, DAYS, strict=True)):
         fields = {name: value for name, value in each.items() if name != "standings"}

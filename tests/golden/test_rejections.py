@@ -1,5 +1,5 @@
-"""Which of a record's mistakes is reported, and in which words: `rejections.json`, which `python -m
-tests.golden.test_rejections` writes again, only when the contract changes."""
+"""Which of a record's mistakes is reported, and in which words. `rejections.json` has the answers;
+`python -m tests.golden.test_rejections` writes them again, if the contract changes."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ LADDERS = Ladders(
     limits=Limits(max_bytes=3000),
 )
 PARTITIONS = 4
-HOME = 2  # Of these the ladder's.
+HOME = 2  # The ladder's partition.
 
 Answer = list[str]  # Code, message, and whose it is: ladder, round id; empty if valid.
 
@@ -36,7 +36,7 @@ Lines = list[dict[str, Any]]
 
 
 def lines() -> Lines:
-    """A valid round with what there can be: ties, a team with shares, who did not finish."""
+    """The lines of a valid round: a tie, a team with shares, and entries that did not finish."""
     return [
         {"player": "zoe", "rank": 4}, {"player": "ann", "rank": 3}, {"player": "bob", "rank": 3},
         {"team": ["x", "y"], "shares": [1, 0.5], "rank": 1}, {"player": "dee", "dnf": True},
@@ -64,7 +64,7 @@ AROUND: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Mistakes in the fields around the list."""
 
-LINES: dict[str, dict[str, Any]] = {  # Wrong lines, each in place of another.
+LINES: dict[str, dict[str, Any]] = {  # Wrong lines, each for a right one.
     "rank is a text": {"rank": "2"},
     "dnf is a number": {"player": "k", "dnf": 1},
     "player is a number": {"player": 7, "rank": 1},
@@ -96,7 +96,7 @@ MISTAKES = (*RECORDS, *AROUND, *LINES, *COUNTS)
 
 
 def with_mistakes(mistakes: dict[str, int]) -> dict[str, Any]:
-    """The round with these mistakes. The number is the line of a mistake in a line."""
+    """The round with these mistakes. The number says in which line a mistake of a line is."""
     some = lines()
     for mistake, at in mistakes.items():
         if mistake in LINES:
@@ -125,7 +125,7 @@ def records(mistakes: dict[str, int]) -> Iterator[Record]:
 
 
 def cases() -> Iterator[dict[str, int]]:
-    """No mistake, each alone, and each pair, in either order where both are in lines."""
+    """No mistake, each mistake alone, and each pair, in either order if both are in lines."""
     yield {}
     for mistake in MISTAKES:
         yield {mistake: 1}
@@ -136,7 +136,7 @@ def cases() -> Iterator[dict[str, int]]:
 
 
 def answers(*, together: bool) -> dict[str, list[Answer]]:
-    """What is said of each case, in JSON and MessagePack, read alone or all in one call."""
+    """The answers to each case in JSON and MessagePack, read alone or all in one call."""
     of = {", ".join(f"{name} @{at}" for name, at in each.items()): each for each in cases()}
     asked = [record for each in of.values() for record in records(each)]
     decoder = RoundDecoder(LADDERS, PARTITIONS)
@@ -151,7 +151,7 @@ def answers(*, together: bool) -> dict[str, list[Answer]]:
 
 
 def test_refusals_are_those_of_the_contract() -> None:
-    """One by one, and all together: codes, messages, and whose round it is."""
+    """Codes, messages and subjects are those of `rejections.json`, read alone or in one call."""
     wanted = json.loads(ANSWERS.read_text())
     for together in (False, True):
         found = {name: _merged(each) for name, each in answers(together=together).items()}
@@ -161,7 +161,7 @@ def test_refusals_are_those_of_the_contract() -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    """All but the one that takes two rounds; a valid round is among them, too."""
+    """All but one code, which needs two rounds, have a case, and so has a valid round."""
     codes = {each[0] for found in answers(together=True).values() for each in found if each}
     assert codes == {
         "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries",

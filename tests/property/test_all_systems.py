@@ -1,4 +1,4 @@
-"""Systems in seasons by chance alone: level, spread, movement; and who did not finish."""
+"""All systems in seasons that chance decides: level, spread and movement. Unfinished entries."""
 
 import math
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def codeforces_rise(config: parameters.Codeforces, n: int) -> float:
 
 
 def check(config: parameters.RatingConfig, name: str, season: Season) -> None:
-    """All that holds of a season's end."""
+    """Check all bounds at the end of a season."""
     size = SIZES[name]
     assert np.isfinite(season.mu).all() and np.isfinite(season.sigma).all()
     assert (season.sigma > 0.0).all()
@@ -139,7 +139,7 @@ def played(config: parameters.RatingConfig, name: str, rounds: int) -> Season:
 
 @cases("config", SYSTEMS, tag)
 def test_level_and_spread(config: parameters.RatingConfig) -> None:
-    """In rounds of every size. A hundred wins in a row still move a rating, or it is warned of."""
+    """For rounds of every size. Who wins 100 duels in a row rises, or a caution says not."""
     for name, rounds in SOME.items():
         season = played(config, name, rounds)
         if name == "duel":
@@ -149,7 +149,7 @@ def test_level_and_spread(config: parameters.RatingConfig) -> None:
 @pytest.mark.slow
 @cases("config", SYSTEMS, tag)
 def test_level_and_spread_in_the_long_run(config: parameters.RatingConfig) -> None:
-    """After LONG rounds: a thousand and more of each player."""
+    """After LONG rounds, which are a thousand and more for each player."""
     for name in ("duel", "five", "5v5"):
         played(config, name, LONG)
 
@@ -166,7 +166,7 @@ def assert_still_moving(config: parameters.RatingConfig, season: Season) -> None
 
 
 def mirrored(config: parameters.RatingConfig, name: str, rounds: int) -> tuple[Floats, Floats]:
-    """Ratings above the initial one by a season, and by the same with all results turned around."""
+    """Ratings less the initial one after a season, and after the same with all results reversed."""
     found = []
     for turned in (False, True):
         season = Season(config)
@@ -203,7 +203,7 @@ def test_no_level_is_favoured(config: parameters.RatingConfig, name: str) -> Non
 
 @cases("config", SYSTEMS, tag)
 def test_ties_at_one_end_move_the_level(config: parameters.RatingConfig) -> None:
-    """Of systems that warn of it: up where more tie for last, down where more tie for first."""
+    """Systems that warn of it rise where many tie for last, and fall where many tie for first."""
     last, unfinished, first = (
         rise(config, ENDS[name], 20)
         for name in ("two tie for last", "two do not finish", "two tie for first")
@@ -215,7 +215,7 @@ def test_ties_at_one_end_move_the_level(config: parameters.RatingConfig) -> None
 
 
 def test_what_is_reported_at_the_start() -> None:
-    """Of the defaults, Topcoder and Codeforces, by its formula; of any, no drift at all."""
+    """Of the defaults, Topcoder and Codeforces are warned of; so is any system without drift."""
     config = parameters.Codeforces(beta=200.0, weight=0.2)
     assert codeforces_rise(config, 2) == pytest.approx(RISE * 200.0 * 0.2 / 1.2, rel=0.01)
     assert codeforces_rise(config, 2) < codeforces_rise(config, 5)
@@ -237,7 +237,7 @@ def test_what_is_reported_at_the_start() -> None:
 
 # --- did not finish ---
 
-BEYOND = 10  # A rank behind all others.
+BEYOND = 10  # A rank that is worse than all others.
 
 SPLIT: tuple[parameters.RatingConfig, ...] = (
     parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, ties="split", history="full"),
@@ -266,11 +266,11 @@ def title_of(config: parameters.RatingConfig) -> str:
     return " ".join([tag(config), *filter(None, more)])
 
 
-Entry = tuple[tuple[str, ...], int]  # A side, and its place; 0 did not finish.
+Entry = tuple[tuple[str, ...], int]  # A side, and its place; 0: it did not finish.
 
 
 def standings(entries: Sequence[Entry], last: int) -> list[dict[str, Any]]:
-    """Of these entries; those that did not finish have the rank `last`, or none if it is 0."""
+    """Lines of these entries. An unfinished one has the rank `last`, or `dnf` if that is 0."""
     return [
         ({"team": side} if len(side) > 1 else {"player": side[0]})
         | ({"rank": place or last} if place or last else {"dnf": True})
@@ -280,7 +280,7 @@ def standings(entries: Sequence[Entry], last: int) -> list[dict[str, Any]]:
 
 @st.composite
 def rounds(draw: st.DrawFn) -> list[Entry]:
-    """Players and teams, ties, some who did not finish and one who did."""
+    """A round of players and teams, with ties. Some may not have finished; one has."""
     names = draw(st.permutations([f"p{i}" for i in range(9)]))
     sizes = draw(st.lists(st.sampled_from([1, 1, 1, 2, 3]), min_size=2, max_size=5))
     ends = np.minimum(np.cumsum(sizes), len(names)).tolist()
@@ -309,12 +309,12 @@ def records(
 def test_tied_last_is_one_shared_last_rank(
     config: parameters.RatingConfig, season: list[list[Entry]]
 ) -> None:
-    """Bit for bit, by each system."""
+    """Beliefs are the same bit for bit, by each system."""
     assert records(config, season, 0) == records(config, season, BEYOND)
 
 
 def evidence(config: parameters.RatingConfig, places: list[int], last: int, mu: Floats) -> Floats:
-    """Of a round of players in order of place."""
+    """The evidence of a round of players, who are given in order of place."""
     entries = [((f"p{i}",), place) for i, place in enumerate(places)]
     wave = wave_among([read(config, *standings(entries, last))], mu, 60.0 + 0.1 * mu)
     found: Floats = stages.estimate(config, wave)
@@ -324,7 +324,7 @@ def evidence(config: parameters.RatingConfig, places: list[int], last: int, mu: 
 @cases("config", TIED, title_of)
 @cases("size", [SMALL + 1, 2000])
 def test_in_large_rounds_too(config: parameters.RatingConfig, size: int) -> None:
-    """Which have kernels of their own."""
+    """Large rounds have kernels of their own."""
     if isinstance(config, parameters.Thurstone):
         size = min(size, 200)  # it takes n^1.5
     random = np.random.default_rng(size)
@@ -348,7 +348,7 @@ def test_in_large_rounds_too(config: parameters.RatingConfig, size: int) -> None
 def test_not_compared_is_as_if_the_others_were_not_there(
     config: parameters.RatingConfig, places: list[int], gone: int, seed: int
 ) -> None:
-    """For who did not finish. (Plackett-Luce and Thurstone rate a whole order at once.)"""
+    """An unfinished entry is rated as if alone. (Not where a whole order is rated at once.)"""
     mu = np.random.default_rng(seed).normal(1500.0, 200.0, len(places) + gone)
     together = evidence(config, [*places, *[0] * gone], 0, mu)
     for i in range(len(places), len(mu)):
@@ -362,12 +362,12 @@ NUMBERS = {
     "plackett-luce anchor": [1719.8029, 1520.807, 1485.1183, 1577.8009, 1389.8909, 1869.9872],
     "thurstone anchor": [1727.3235, 1532.1201, 1490.7447, 1577.9265, 1393.5728, 1837.5899],
 }
-"""Ratings of players who came 1, 2, 2 and thrice not in, by kernel version 10."""
+"""Ratings by kernel version 10 of players who came 1, 2, 2, and of three who did not finish."""
 
 
 @cases("config", [each for each in APART if title_of(each) in NUMBERS], title_of)
 def test_not_compared_is_the_former_rule(config: parameters.RatingConfig) -> None:
-    """Its numbers, where a whole order is rated at once."""
+    """Systems that rate a whole order at once give the numbers of the former rule."""
     mu = np.array([1700.0, 1500.0, 1450.0, 1600.0, 1400.0, 1900.0])
     read_in = read(config, *ranked([1, 2, 2, 0, 0, 0]))
     found = stages.estimate(config, wave_among([read_in], mu, np.full(6, 120.0)))

@@ -121,7 +121,7 @@ ROUNDS = st.tuples(
 
 
 def record(offset: int, fields: dict[str, Any], lines: Any, kind: str, partition: int) -> Record:
-    """Of the kind, in this partition."""
+    """A record of this kind of event, in this partition."""
     if kind == "msgpack" and not any(2**70 in each.values() for each in lines):
         data = as_msgpack(*lines, **fields)
         return Record(partition, offset, data, MSGPACK_HEADERS, received_s=RECEIVED_S)
@@ -144,7 +144,7 @@ def record(offset: int, fields: dict[str, Any], lines: Any, kind: str, partition
 def test_records_are_what_the_oracle_finds_in_each(
     reported: list[tuple[dict[str, Any], Any, str, int]], at_once: int
 ) -> None:
-    """Whatever there is, in whichever of two partitions, and wherever a call ends."""
+    """Whatever the records contain, in whichever of two partitions, and wherever a call ends."""
     records = [record(i, *each) for i, each in enumerate(reported)]
     records += [
         Record(0, len(reported), None, unreadable="too much"),
@@ -161,7 +161,7 @@ def assert_alike(
     ladders: Ladders, partitions: int, records: list[Record], decoder: RoundDecoder,
     rounds: RoundBatch, found: Rejections,
 ) -> None:  # fmt: skip
-    """The rounds to the bit, and the refusals with code, text and whose they are."""
+    """The rounds are equal to the bit; refusals have the same code, text and subject."""
     valid, rejections = list[ReadRound](), list[tuple[str, ...] | None]()
     for each in records:
         try:
@@ -184,7 +184,7 @@ def assert_alike(
 
 
 def columns(rounds: RoundBatch) -> list[Any]:
-    """All of them."""
+    """All columns of a batch."""
     reported = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
     arrays: list[Any] = [
         rounds.time, rounds.weight, rounds.ceiling, rounds.entries, rounds.sizes, rounds.place,
@@ -200,7 +200,7 @@ def columns(rounds: RoundBatch) -> list[Any]:
 
 
 def columns_of(rounds: list[ReadRound]) -> list[Any]:
-    """The same of the oracle's rounds."""
+    """The same columns, made of the oracle's rounds."""
     by_entry = ("place", "members", "share", "seat", "score")
     return [
         [(each.round_id, each.ladder, each.completed_at) for each in rounds],
@@ -215,7 +215,7 @@ def columns_of(rounds: list[ReadRound]) -> list[Any]:
 @given(messages, st.integers(0, 2**32))
 @settings(max_examples=30)
 def test_damaged_messages_are_what_the_oracle_finds(message: Any, seed: int) -> None:
-    """Bytes changed, cut, repeated and spliced: all in one call."""
+    """Their bytes are changed, cut, repeated and spliced, and all are read in one call."""
     records = [
         Record(0, i, data, [("content-type", content_type.encode())], received_s=RECEIVED_S)
         for i, (data, content_type) in enumerate(inputs_of(message, seed))
@@ -235,7 +235,7 @@ PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=2, m
 def test_entries_come_by_place_and_as_given_where_they_tie(
     reported: list[list[tuple[int, int]]], packed: bool
 ) -> None:
-    """Whatever the places, of few entries and of many, of players and teams, with shares."""
+    """Whatever the places, in small and large rounds, of players and of teams with shares."""
     encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
     records = []
     for number, places in enumerate(reported):
@@ -257,7 +257,7 @@ def test_entries_come_by_place_and_as_given_where_they_tie(
 
 @cases("size", [2, 5, 33, 300])
 def test_a_standings_is_a_view_of_one_round(size: int) -> None:
-    """With all that the batch has of it."""
+    """It has everything that the batch has of this round."""
     team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
     values = [as_json(*ranked(range(size, 0, -1)), team, round_id=f"r{i}") for i in range(3)]
     records = [Record(0, i, value, received_s=4e9) for i, value in enumerate(values)]
@@ -275,7 +275,7 @@ def test_a_standings_is_a_view_of_one_round(size: int) -> None:
 
 
 def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under a template any name is a ladder's."""
+    """Below a template any name is that of a ladder, so the decoder forgets some."""
     monkeypatch.setattr(validation, "MOST_LADDERS", 3)
     round_decoder = RoundDecoder(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
     for i in range(10):
@@ -304,7 +304,7 @@ CLOCKS = st.tuples(
 )
 @example([f"2026-{month:02}-{day}T00:00:00Z" for month in range(1, 13) for day in (30, 31)])
 def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
-    """Every time found here equals the decoder's. All times of the usual form are found."""
+    """Every time that is parsed here equals the decoder's, and all of the usual form are parsed."""
     assert strings.seconds(StringColumn.of([])).tolist() == []
     for text, found in zip(texts, strings.seconds(StringColumn.of(texts)).tolist(), strict=True):
         try:
@@ -360,7 +360,7 @@ bodies = st.binary(max_size=60) | damaged(WHOLE) | damaged(BARE)
 @example(b' {"round_id":"r"} ')
 @example(b"\xff")
 def test_a_body_with_its_ladder(data: bytes) -> None:
-    """The code is the same, and what is valid is in the partition where the workers want it."""
+    """The code is the workers'; what is valid goes to the partition where workers expect it."""
     (found,) = VALIDATOR.rounds([(data, "")], NOW_S)
     assert not isinstance(found, PathMismatch)
     assert decoded(data.strip()) == (found.code if isinstance(found, Invalid) else "")
@@ -395,7 +395,7 @@ def assert_accepted(found: ValidRound) -> None:
 @given(damaged(VOIDED))
 @settings(max_examples=150)
 def test_corrections(data: bytes) -> None:
-    """What the door accepts the workers' decoder accepts, and the reverse, if it knows the kind."""
+    """The door and the workers' decoder accept the same, as far as the decoder knows the kind."""
     kind: Any = ""
     try:
         valid = VALIDATOR.correction(data, "l", NOW_S)
@@ -435,7 +435,7 @@ def test_event_ids_meet_only_if_all_parts_do(one: tuple[str, ...], other: tuple[
 def test_beliefs_keys_stay_apart(
     one: tuple[int, str, str], other: tuple[int, str, str], buckets: int
 ) -> None:
-    """Keys are of one shard, ladder and bucket, no position's key, and have the shard's tag."""
+    """Equal keys have one shard, ladder and bucket. None is a position's. The shard is the tag."""
     key, key2 = (belief_key(s, ladder, p.encode(), buckets) for s, ladder, p in (one, other))
     place, place2 = ((s, ladder, zlib.crc32(p.encode()) % buckets) for s, ladder, p in (one, other))
     assert (key == key2) == (place == place2)
@@ -445,7 +445,7 @@ def test_beliefs_keys_stay_apart(
 
 @given(ids, ids)
 def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
-    """A rejection is one line of JSON with its ids. Each reason is printable, as for headers."""
+    """A rejection is one line of JSON with its ids. Each reason is printable, as headers need."""
     out, unknown = io.StringIO(), Reader(Ladders(ladders={}))
     twice = as_json({"player": player, "rank": 1}, {"player": player, "rank": 2})
     long, short = as_json(ladder=ladder * 200), as_json(ladder=ladder)
@@ -469,7 +469,7 @@ def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
 
 @given(ids)
 def test_ids_on_a_terminal_cannot_command_it(text: str) -> None:
-    """No control characters and no line ends; plain ids stay. Events are one line of JSON."""
+    """They are shown without control characters and line ends. Events are one line of JSON."""
     assert b"\n" not in events.to_json({"player": text})
     assert shown(text).isprintable()
     if text.isprintable():

@@ -1,4 +1,4 @@
-"""Corrections that begin at checkpoints: the same outcome as from the log's start, to the byte."""
+"""Corrections that begin at checkpoints have the outcome, to the byte, of those that do not."""
 
 import random
 from collections.abc import Container
@@ -48,7 +48,7 @@ class Story:
         self.log_context = LogContext(ladders, window, 1, every)
         self.begun_at: list[int] = []
         self.codes: dict[int, str] = {}
-        """By offset, why a correction was refused."""
+        """Why corrections were rejected: the code by offset."""
 
     def perform(self, job: CorrectionJob) -> None:
         """Do all of a job's work."""
@@ -62,7 +62,7 @@ class Story:
                 done = ended.value
 
     def correct(self, line: Line) -> Any:
-        """Append a line; of a correction, what becomes of it: codes, notes, and who changes."""
+        """Append a line. Of a correction, returns the codes, the notes, and who changes."""
         given = a_record(0, line)
         offset = self.log.submit(0, given.value, tuple(given.headers), LATER_S)
         record = self.log.rounds[0][offset]
@@ -76,7 +76,7 @@ class Story:
         return self.work_in(queued)
 
     def work_in(self, queued: QueuedCorrection) -> Any:
-        """Work a correction in; what becomes of it."""
+        """Work a correction in. Returns the codes, the notes, and who changes to what, and when."""
         work = Work(queued, self.edits, self.log_context, OPTIONS)
         if (rejection := self.log_context.rejection(queued)) is not None:
             self.codes[queued.record.offset] = rejection.code
@@ -93,11 +93,11 @@ class Story:
 
     @property
     def has_beliefs(self) -> bool:
-        """Whether there is a round or a seed yet."""
+        """Whether there was a round or a seed."""
         return any(not kind_of(each) or is_seed(each) for each in self.log.rounds[0])
 
     def checkpoint(self) -> None:
-        """Make one of all rounds so far."""
+        """Make a checkpoint of all rounds so far."""
         end = len(self.log.rounds[0])
         accepted = self.edits.accepted(end)
         self.perform(CorrectionJob("l", 0, end, None, (), accepted, self.log_context))
@@ -111,7 +111,7 @@ class Story:
 def test_a_checkpoint_knows_every_kind_of_correction(
     seed: int, size: int, window: int, every: int
 ) -> None:
-    """On ladders that change. The codes are those of another editor of the log."""
+    """The ladders may change. The codes are those of another editor of the log."""
     rng = random.Random(seed)
     log = edited_by_hand.a_log(rng, size, seeds=True)
     ladders, takes_before = some_ladders(rng, size)
@@ -162,7 +162,7 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
     ("corrections", 1000),
 ])  # fmt: skip
 def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str, window: int) -> None:
-    """Whatever becomes of it: another log is noticed, and another kernel with the same bits."""
+    """So is one of another log, of other rules or parameters, or of another kernel."""
     plain, quick = a_story(window)
     with pytest.MonkeyPatch.context() as patch:
         spoil(plain, quick, harm, patch)
@@ -172,7 +172,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(harm: str, window: int) -
 
 
 def spoil(plain: Story, quick: Story, harm: str, patch: pytest.MonkeyPatch) -> None:
-    """Do this to a checkpoint, to the log of both, or to what they are rated by."""
+    """Do this harm to the checkpoint, to both stories' log, or to what they are rated by."""
     (name, head), store = next(iter(quick.store.checkpoints["l"].items())), quick.store
     match harm:
         case "piece":
@@ -199,7 +199,7 @@ def spoil(plain: Story, quick: Story, harm: str, patch: pytest.MonkeyPatch) -> N
             value = (there.value or b"").replace(b'"rank":2', b'"rank":1')
             for story in (plain, quick):
                 story.log.rounds[0][place] = msgspec.structs.replace(there, value=value)
-        case "gap":  # no round stands there
+        case "gap":  # no round is there
             place, _ = checkpoint.heads_in({name: head})[0].last
             there = quick.log.rounds[0][place]
             other_kind = ((EVENT_TYPE, b"corrections-applied"),)
@@ -220,7 +220,7 @@ def spoil(plain: Story, quick: Story, harm: str, patch: pytest.MonkeyPatch) -> N
 
 
 def _spoilt(piece: bytes, how: str) -> bytes:
-    """A piece that was cut short, that holds records of another version, or a player twice."""
+    """A piece that is cut short, has records of another version, or has a player repeatedly."""
     if how in ("torn", "ids"):
         return piece[: len(piece) // 2]
     players, records = msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]])
@@ -233,7 +233,7 @@ def _spoilt(piece: bytes, how: str) -> bytes:
 
 
 def test_a_second_correction_begins_there_too() -> None:
-    """The checkpoint knows the first of the corrections that were accepted: none."""
+    """The checkpoint is of before all three corrections, so each can begin there."""
     plain, quick = a_story()
     for number in (25, 23, 27):
         voided = a_correction("round-voided", round_id=f"r{number}")
@@ -243,7 +243,7 @@ def test_a_second_correction_begins_there_too() -> None:
 
 @cases("batched", [False, True])
 def test_work_that_is_done_again_ends_the_same(batched: bool) -> None:
-    """Whoever takes over does not count what was just accepted as accepted before."""
+    """A worker that takes over does not count the accepted correction as an earlier one."""
     _, story = a_story()
     story.log_context = story.log_context._replace(checkpoint_every=1)
     story.correct(a_correction("round-voided", round_id="r25", batched=batched))
@@ -261,7 +261,7 @@ def test_work_that_is_done_again_ends_the_same(batched: bool) -> None:
 
 
 def test_a_checkpoint_takes_the_place_of_others() -> None:
-    """Of one at its offset with fewer corrections, and of one that nobody has finished."""
+    """It replaces one at its offset with fewer corrections, and one that nobody has finished."""
     _, quick = a_story()
     half = checkpoint.CheckpointHead(0, b"", (), (-1, 0), 0, "", 1)
     quick.store.checkpoints["l"][half.name] = checkpoint.encode(half)
@@ -274,7 +274,7 @@ def test_a_checkpoint_takes_the_place_of_others() -> None:
 
 
 def test_a_duel_may_be_later_since_it_was_amended() -> None:
-    """A checkpoint knows its new time, so a removal that reaches it begins before."""
+    """The checkpoint knows the amended time, so a removal that reaches the duel begins before."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
     amended = a_correction(
         "round-amended", round_id="r3", completed_at=day(100),
@@ -297,7 +297,7 @@ SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
 
 
 def a_seeded_story() -> tuple[Story, Story]:
-    """Two seeds, a checkpoint behind them, and five rounds."""
+    """Two seeds, a checkpoint after them, and five rounds."""
     plain, quick = Story(1000, 0), Story(1000, 1000)
     for line in (*SEEDS, *map(_a_duel, range(20, 25))):
         if line["round_id"] == "r20":
@@ -320,7 +320,7 @@ def a_seeded_story() -> tuple[Story, Story]:
     (a_correction("player-merged", player="y", into="a"), 0, ""),
 ])  # fmt: skip
 def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, code: str) -> None:
-    """It knows their ids, players and times, and is used where no earlier seed changes."""
+    """It knows their ids, players and times, and is used unless an earlier seed changes."""
     plain, quick = a_seeded_story()
     assert quick.correct(correction) == plain.correct(correction)
     assert quick.begun_at == [begins_at]
@@ -328,7 +328,7 @@ def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, cod
 
 
 def test_a_checkpoint_of_another_seed_is_passed_over() -> None:
-    """The log has another one at the place of its last record."""
+    """The log has another seed at the offset of the checkpoint's last record."""
     plain, quick = a_seeded_story()
     there = quick.log.rounds[0][1]
     value = (there.value or b"").replace(b"1700", b"1600")
@@ -340,7 +340,7 @@ def test_a_checkpoint_of_another_seed_is_passed_over() -> None:
 
 
 def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
-    """That of the last seed, as that of the last round after rounds."""
+    """Its events have the time of the last seed, as those after rounds have the last round's."""
     story = Story(1000, 0)
     for each in SEEDS:
         story.correct(each)
@@ -350,7 +350,7 @@ def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
 
 
 def test_names_of_different_checkpoints_differ() -> None:
-    """By place, rules, corrections and log, so one may be read while another is written."""
+    """By place, rules, corrections and log, so one can be read while another is written."""
     head = checkpoint.CheckpointHead(7, b"rules", ((1, 2),), (5, 99), 0, "", 1)
     others = [
         msgspec.structs.replace(head, **changed)
@@ -363,7 +363,7 @@ def test_names_of_different_checkpoints_differ() -> None:
 
 
 def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
-    """The newest and the oldest stay."""
+    """The newest and the oldest checkpoint are kept."""
     heads: list[checkpoint.CheckpointHead] = []
     for offset in range(100, 6500, 100):
         heads.insert(0, checkpoint.CheckpointHead(offset, b"", (), (0, 0), 0, "", 1))
@@ -383,7 +383,7 @@ def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
 class Full(LocalDriver):
     """A driver whose store does not take some of the heads and pieces."""
 
-    refuses: Container[int] = ()  # By their number, from 0 on.
+    refuses: Container[int] = ()  # The numbers of refused writes, from 0 on.
     _count = 0
 
     def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
@@ -403,7 +403,7 @@ def _refused() -> Steps:
 
 
 def full(story: Story, refuses: Container[int]) -> None:
-    """The story's store does not take these from now on."""
+    """Let the story's store refuse writes of these numbers from now on."""
     driver = Full(story.log, story.store, story.log.estimators, story.log.rounds)
     driver.refuses, story.driver = refuses, driver
     story.log_context = story.log_context._replace(checkpoint_every=1)
@@ -412,7 +412,7 @@ def full(story: Story, refuses: Container[int]) -> None:
 @cases("for_ever", [False, True])
 @cases("takes", range(6))
 def test_what_the_store_does_not_take_is_not_left_there(takes: int, for_ever: bool) -> None:
-    """A correction ends as without checkpoints; nothing is left of what was begun."""
+    """A correction ends as it does without checkpoints; no part of a checkpoint is left."""
     plain, quick = a_story()
     before = dict(quick.store.checkpoints["l"])
     full(quick, range(takes, 1000) if for_ever else [takes])
@@ -426,7 +426,7 @@ def test_what_the_store_does_not_take_is_not_left_there(takes: int, for_ever: bo
 
 
 def test_after_a_failure_no_further_checkpoint_is_tried() -> None:
-    """Of the two that the correction would make: each try may take as long as a time-out."""
+    """The correction would make two, and each attempt may take as long as a time-out."""
     plain, quick = a_story()
     before = dict(quick.store.checkpoints["l"])
     full(quick, [0])

@@ -1,4 +1,4 @@
-"""Random rounds and corrections beside a file edited by hand; and logs without an erased player."""
+"""Random rounds and corrections, beside a file edited by hand; logs without an erased player."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def beliefs(replay: Replay) -> dict[str, bytes]:
 
 
 def _plain(system: type[RatingConfig]) -> Line:
-    """A configuration that stands the weights of these logs."""
+    """A configuration of the system that bears the weights of these logs."""
     found: Line = msgspec.to_builtins(system.sample())
     return found | ({"learning_rate": 0.1} if "learning_rate" in found else {})
 
@@ -79,7 +79,7 @@ OTHERS = [
 
 
 def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
-    """A random system, which may change; and from which record on it takes no corrections."""
+    """A random system, which may change, and the record from which on it takes no corrections."""
     rating, other = rng.choice([*edited_by_hand.SYSTEMS, *OTHERS])
     changes: dict[int, Line] = {}
     takes_before = math.inf
@@ -95,7 +95,7 @@ def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
 
 @given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
 def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
-    """Beliefs are equal to the byte, and every refusal has its code; seeds and resets, too."""
+    """Beliefs (of seeded and reset players, too) are equal to the byte, and all codes are equal."""
     rng = random.Random(seed)
     log = edited_by_hand.a_log(rng, size, seeds=rng.random() < 0.7)
     ladders, takes_before = some_ladders(rng, size)
@@ -107,7 +107,7 @@ def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> Non
 
 
 def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:
-    """A caller cannot forget the corrections."""
+    """Rating without verdicts raises, so that a caller cannot forget the corrections."""
     log = records([a_correction("round-voided", round_id="r")])
     with pytest.raises(MissingVerdicts):
         list(Replay(ANY_LADDER, WINDOW).run(log))
@@ -162,7 +162,7 @@ VOID_SEED = a_correction("round-voided", round_id="s0")
      {2: "bad-merge"}),
 ])  # fmt: skip
 def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) -> None:
-    """As another editor has it, and the codes are as expected."""
+    """The outcome is that of another editor, and the codes are as expected."""
     due, by_hand = edited_by_hand.edited(log, math.inf)
     replay, refused = rated(records(log))
     expected, none = rated(records(due))
@@ -176,7 +176,7 @@ def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) 
 
 
 def a_file(rng: random.Random, size: int, *, seeds: bool = False) -> list[bytes]:
-    """A random log, of which some lines are none, and some rounds are reported twice."""
+    """A random log, with lines that are no events, and with rounds that are reported twice."""
     lines = as_lines(edited_by_hand.a_log(rng, size, seeds=seeds))
     for _ in range(size // 4):
         line = rng.choice((rng.choice(lines), b'"a b c d e f"', b'{"ladder":"l"}'))
@@ -232,7 +232,7 @@ def test_the_renamed_log_gives_the_renamed_beliefs(
 
 
 def merged_accounts() -> list[Record]:
-    """Of ann and bob, who are zoe by then, both stand in the last round: ann's entry stays."""
+    """Ann and bob were merged into zoe when both are in the last round, where ann's entry stays."""
     lobbies = ["ann", "cy"], ["bob", "cy"], ["zoe", "cy"], ["bob", "cy", "ann"]
     rounds = [
         as_json(*ranked(range(1, len(names) + 1), names), round_id=f"r{i}", ladder="l")
@@ -247,7 +247,7 @@ def merged_accounts() -> list[Record]:
 
 @cases("name, same", [("az", True), ("c", False)])
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
-    """A pseudonym that changes their order would change ratings: it is reported."""
+    """A pseudonym that changes the order of such accounts would change ratings. It is reported."""
     old, to = merged_accounts(), Pseudonym("ann", name)
     new, mentions = rewritten(old, to)
     assert mentions.verdicts is not None and mentions.named == {"round": 2, "correction": 1}

@@ -47,7 +47,7 @@ def a_correction(rng: random.Random) -> msgspec.Struct:
 def with_one_more(
     entries: Mapping[str, EntryEdit], correction: msgspec.Struct
 ) -> Mapping[str, EntryEdit]:
-    """The rule, plainly: all names that are the player's now get another edit."""
+    """The rule in plain terms: all names that are the player's by now get another edit."""
     if isinstance(correction, SeasonStarted):
         return entries
     assert isinstance(correction, PlayerRemoved | PlayerMerged)
@@ -66,7 +66,7 @@ def with_one_more(
 
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
 def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int) -> None:
-    """Asked for in any order, while notes come, several of them at one offset."""
+    """Also if asked for in any order, while notes come, and where several have one offset."""
     rng, edits, stored = random.Random(seed), LadderEdits(), EditsOfLadders()
     notes, at, entries = list[RecordedCorrection](), 0, dict[str, EntryEdit]()
     expected: list[tuple[int, Mapping[str, EntryEdit], int]] = [(-1, {}, 0)]
@@ -92,7 +92,7 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
 
 
 def test_an_index_that_reads_other_notes_begins_again() -> None:
-    """The notes of a ladder may be another list than before."""
+    """The notes of a ladder may be another list than the one that was read before."""
     stored = EditsOfLadders()
     removed, other = (PlayerRemoved(ladder="l", player=each) for each in "ab")
     assert list(stored.of("l", {"l": [note(removed, 0, 0)]}).last.entries) == ["a"]
@@ -101,7 +101,7 @@ def test_an_index_that_reads_other_notes_begins_again() -> None:
 
 
 def assert_in_proportion(make: Callable[[int], object], few: int) -> None:
-    """What is made of four times as many takes about four times the memory."""
+    """What is made of four times as much takes about four times the memory."""
     stored = list[int]()
     for count in (few, 4 * few):
         tracemalloc.start()
@@ -111,7 +111,7 @@ def assert_in_proportion(make: Callable[[int], object], few: int) -> None:
             del kept
         finally:
             tracemalloc.stop()
-    assert stored[1] < 6 * stored[0]  # of a square: 16 times
+    assert stored[1] < 6 * stored[0]  # with the square it would be 16 times
 
 
 def test_notes_take_memory_in_proportion() -> None:

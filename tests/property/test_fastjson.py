@@ -1,4 +1,4 @@
-"""One pass over a round's bytes: it takes nothing that msgspec refuses or reads otherwise."""
+"""The scan of a round's bytes in one pass takes nothing that msgspec refuses or reads otherwise."""
 
 import json
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def taken(messages: Sequence[bytes], depth: int = DEPTH) -> list[bool]:
 
 
 def check(data: bytes, depth: int = DEPTH) -> bool:
-    """Whether a message is taken; if so, it has the columns of the other road."""
+    """Whether a message is taken. If so, its columns are those that the decoder makes."""
     found, is_taken = scan([data], depth)
     if not is_taken[0]:
         return False
@@ -119,7 +119,7 @@ def is_plain(entry: dict[str, Any]) -> bool:
 @example([{"team": ["ann"], "shares": [1], "rank": 1}, {"player": "ä", "dnf": True}], True)
 @example([{"player": "ä", "rank": 1, "shares": [0.5]}, {"team": ["ä"], "dnf": True}], False)
 def test_entries_are_those_that_msgspec_finds(entries: list[Any], dense: bool) -> None:
-    """Of any names, ranks and shares, with spaces and without; and all plain ones are taken."""
+    """Of any names, ranks and shares, with and without spaces. All plain entries are taken."""
     separators = (",", ":") if dense else None
     data = json.dumps(rounds(entries), ensure_ascii=False, separators=separators)
     data = data.replace("1e-06", "0.000001")
@@ -185,7 +185,7 @@ def second(entry: str) -> bytes:
     '{"player":"b","rank":2,"score":1,"score":1}', '{"player":"b","rank":2,"score":4',
 ])  # fmt: skip
 def test_every_other_entry_is_left_to_msgspec(entry: str) -> None:
-    """Where usual ones are taken."""
+    """An unusual entry is not taken in the place of a usual one."""
     assert not check(second(entry))
 
 
@@ -196,7 +196,7 @@ def test_every_other_entry_is_left_to_msgspec(entry: str) -> None:
 @example("123456789")
 @example("~ !")
 def test_seats_are_those_that_msgspec_finds(seat: str) -> None:
-    """By their number if they have 1 to 8 printable characters of ASCII, and BAD_SEAT if not."""
+    """Of 1 to 8 printable characters of ASCII, a seat has its number, otherwise BAD_SEAT."""
     data = second(json.dumps({"player": "b", "rank": 2, "seat": seat}, ensure_ascii=False))
     assert check(data)
     found, _ = scan([data], DEPTH)
@@ -211,7 +211,7 @@ def test_seats_are_those_that_msgspec_finds(seat: str) -> None:
 @example(999_999_999_999_999, 15)
 @example(9_007_199_254_740_993, 0)
 def test_scores_are_rounded_as_by_msgspec(digits: int, decimals: int) -> None:
-    """Up to 15 digits, and minus zero is zero."""
+    """Scores have up to 15 digits. Minus zero is read as zero."""
     text = f"{abs(digits):0{decimals + 1}}"
     text = f"{text[:-decimals]}.{text[-decimals:]}" if decimals else text
     for sign in ("", "-"):
@@ -240,12 +240,12 @@ OTHERS = {
 
 
 def test_what_is_no_usual_round_is_left_to_msgspec() -> None:
-    """By each reason that there is."""
+    """For each reason to leave a round to msgspec there is an example."""
     assert [why for why, data in OTHERS.items() if check(data)] == []
 
 
 def test_a_usual_round_is_taken() -> None:
-    """With other keys behind, in another order of entries, with names in any script."""
+    """Also with unknown keys, with entries in another order, and with names in any script."""
     assert check(USUAL)
     for entry in (
         '{"player":"b","rank":2147483646}', '{"team":["b","c"],"shares":[1,0.25],"rank":2}',
@@ -260,7 +260,7 @@ def test_a_usual_round_is_taken() -> None:
 
 
 def test_a_team_is_one_level_deeper() -> None:
-    """A round of players has three, the least that `max_depth` can be."""
+    """A round of players has three levels, which is the least `max_depth`."""
     assert check(as_json(), 3)
     for team in (TEAM, {"player": "a", "rank": 1, "shares": [1]}):
         data = as_json({"player": "b", "rank": 1}, team)
@@ -272,7 +272,7 @@ IN_TWO = '{"round_id":"r","ladder":"l",|"completed_at":"|t","x":[|1],|"y":{|},"s
 
 @cases("cut", [i for i, c in enumerate(IN_TWO) if c == "|"])
 def test_no_round_reads_on_into_the_next(cut: int) -> None:
-    """Where the first half of one stands behind another, and the next record is the other half."""
+    """A record may end with the first half of a round, and the next may be its other half."""
     one = as_json(*ranked([1, 2]))
     entries = one[one.index(b"[") : one.index(b"]") + 1]
     halves = [half.replace("|", "").encode() for half in (IN_TWO[:cut], IN_TWO[cut:])]
@@ -282,7 +282,7 @@ def test_no_round_reads_on_into_the_next(cut: int) -> None:
 
 
 def test_new_lines_are_spaces_around_texts_only() -> None:
-    """In them they are a mistake."""
+    """Within a text a new line is a mistake."""
     assert check(USUAL.replace(b'"ladder"', b'\n"ladder"\n'))
     assert not check(USUAL.replace(b'"ladder":"', b'"ladder":"\n'))
     data = [USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')]
@@ -291,7 +291,7 @@ def test_new_lines_are_spaces_around_texts_only() -> None:
 
 @given(st.floats(0.0, 1.9999), st.integers(0, 15))
 def test_shares_are_rounded_as_by_msgspec(share: float, decimals: int) -> None:
-    """Up to 15 decimals."""
+    """Shares have up to 15 decimals."""
     text = f"{share:.{decimals}f}"
     data = second('{"team":["b"],"shares":[SHARE],"rank":2}'.replace("SHARE", text))
     assert check(data) == (float(text) < 2.0)

@@ -1,4 +1,4 @@
-"""The index beside `entries`, its definition: random events, erasures, sweeps, views, restarts."""
+"""The index equals its definition, `entries`, after events, erasures, sweeps, views, restarts."""
 
 import random
 from pathlib import Path
@@ -22,7 +22,7 @@ class Model:
         self.place(ladders)
 
     def place(self, ladders: Ladders) -> None:
-        """Other views, or the first ones."""
+        """Place all players by other views, or by the first ones."""
         self.views = ladders.views(LADDER)
         players = {
             name: entries.replaced(each, self.views) for name, each in self.index.players.items()
@@ -45,7 +45,7 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_index_equals_its_definition(tmp_path: Path, seed: int) -> None:
-    """Players, who is listed and where, histories, the summary and the histogram."""
+    """Players, lists with their ranks, histories, summary and histogram are equal."""
     rng, clock = random.Random(seed), viewing.Clock()
     both = (viewing.BOTH, viewing.a_ladder(viewing.LISTING), viewing.a_ladder())
     ladders, offset = both[seed % 3], 0

@@ -33,9 +33,9 @@ PLACING: tuple[parameters.RatingConfig, ...] = (
 """Systems that place newcomers: some always, some by their parameters."""
 ALL = (*SYSTEMS, *PLACING[1:], parameters.TwoMoment(inexperience=0.0))
 EVEN = 1e-6
-"""Of probabilities: where newcomers begin is rounded to float32, 1.2e-4 points a member."""
-POINTS = 1e-6  # Points: sums of some thousands are rounded in another order.
-SEARCH = 1e-3  # What is left open in points: the columns of the two-moment filter lie elsewhere.
+"""The tolerance of probabilities: where newcomers begin is rounded to float32, by 1.2e-4 points."""
+POINTS = 1e-6  # Points: rounded sums of some thousands, in another order.
+SEARCH = 1e-3  # Points: where the columns of the two-moment filter lie differs.
 
 
 def by_mu_alone(config: parameters.RatingConfig) -> parameters.RatingConfig:
@@ -49,7 +49,7 @@ Sizes = tuple[int, ...]  # The number of players on each side.
 
 
 class Lineup(NamedTuple):
-    """One round. The first side is the best."""
+    """A round whose first side is the best."""
 
     sizes: Sizes
     share: Floats
@@ -104,7 +104,7 @@ class Lineup(NamedTuple):
 
 
 def lineup(sizes: Sizes, seed: int, *, veterans: bool = True, seats: bool = False) -> Lineup:
-    """A round of these sizes around some level, with shares and members who hardly played."""
+    """A random round of sides of these sizes, with shares and with members who hardly played."""
     rng, players = np.random.default_rng(seed), sum(sizes)
     level = rng.uniform(-500.0, 3500.0)
     share = np.where(rng.random(players) < 0.5, 1.0, rng.uniform(0.01, 1.0, players))
@@ -143,7 +143,7 @@ def lineups(sizes: st.SearchStrategy[Sizes], **given_: bool) -> st.SearchStrateg
 def test_equals_are_even_at_any_level(
     config: parameters.RatingConfig, found: Lineup, level: float, played: int
 ) -> None:
-    """A player of the level adds nothing to a side. Of two sides each wins as often."""
+    """A player of the level adds nothing to a side, so of two sides each wins as often."""
     n = len(found.mu)
     equal = found._replace(mu=np.full(n, level), rounds=np.full(n, played))
     means = equal.means(config)
@@ -197,7 +197,7 @@ def test_an_away_member_costs_no_more_than_none(
 
 @in_all_systems(found=lineups(two, veterans=False, seats=True))
 def test_sides_with_their_seats_mirror(config: parameters.RatingConfig, found: Lineup) -> None:
-    """The same sides, each with its seat, in the other order."""
+    """The same sides in the other order, each with its seat, have mirrored chances."""
     one, other = found.chances(config), found.turned().chances(config)
     assert one.tolist() == pytest.approx(other[::-1].tolist(), abs=1e-7)
 
@@ -206,7 +206,7 @@ def test_sides_with_their_seats_mirror(config: parameters.RatingConfig, found: L
 def test_equal_sides_change_chances_with_seats(
     config: parameters.RatingConfig, sides: Lineup
 ) -> None:
-    """With the other's seat a side has its chances; the seat with more points wins more."""
+    """With the seats, equal sides swap their chances. The seat with more points wins more often."""
     found = sides._replace(mu=np.full(len(sides.mu), 1700.0), rounds=np.full(len(sides.mu), 9))
     swapped = found._replace(shift=found.shift[::-1].copy())
     one, other = found.chances(config), swapped.chances(config)
@@ -218,7 +218,7 @@ def test_equal_sides_change_chances_with_seats(
 
 @in_all_systems(found=lineups(two, veterans=False, seats=True))
 def test_a_win_never_costs(config: parameters.RatingConfig, found: Lineup) -> None:
-    """No winner's mu falls, no loser's rises; by Elo-MMR and Elo-R, no performance crosses mu."""
+    """No winner's mu falls, no loser's rises. (Elo-MMR and Elo-R: no performance crosses mu.)"""
     began, evidence = found.rated(config)
     if isinstance(config, parameters.PlacingNewcomers) and config.places_newcomers:
         assert np.isnan(evidence[found.rounds > 0, 3]).all()
@@ -232,7 +232,7 @@ def test_a_win_never_costs(config: parameters.RatingConfig, found: Lineup) -> No
 def test_moving_the_pool_moves_the_results(
     config: parameters.RatingConfig, found: Lineup, by: float
 ) -> None:
-    """By as much, for a side by its shares' sum times as much; and the chances stay."""
+    """Results move by as much, a side's by the sum of its shares times as much. Chances stay."""
     if isinstance(config, parameters.Topcoder):
         return  # its weights are others from 2000 points on
     moved = found._replace(mu=found.mu + by)
@@ -254,7 +254,7 @@ def test_moving_the_pool_moves_the_results(
 def test_sides_of_equal_totals_keep_their_bits(
     config: parameters.RatingConfig, size: int, seed: int
 ) -> None:
-    """The system rates the very wave; 0.1 + 0.2 + 0.7 counts as 1."""
+    """The wave is rated as it is, without a level; sums like 0.1 + 0.2 + 0.7 count as 1."""
     config, found = by_mu_alone(config), lineup((size, size), seed)
     even = found._replace(share=np.tile(found.share[:size], 2))
     assert levels.moves_of(config, even.wave()) is None
@@ -274,7 +274,7 @@ def test_sides_of_equal_totals_keep_their_bits(
 def test_n_newcomers_and_m_newcomers_are_level(
     config: parameters.RatingConfig, sizes: Sizes, seed: int
 ) -> None:
-    """Whatever part each played, if a side's shares make one player at least."""
+    """Whatever part each played, if the shares of a side are those of one player or more."""
     n = sum(sizes)
     share = np.random.default_rng(seed).uniform(0.1, 1.0, n)
     share[0] = share[-1] = 1.0
@@ -287,7 +287,7 @@ def test_n_newcomers_and_m_newcomers_are_level(
 def of_these(
     config: parameters.RatingConfig, sizes: Sizes, share: Floats, mu: Floats, rounds: Ints
 ) -> Lineup:
-    """Newcomers are as the system knows them, and veterans have a sigma of 80."""
+    """A round of these players, where newcomers have the initial sigma and veterans one of 80."""
     sigma = np.where(rounds > 0, 80.0, config.initial_sigma)
     return Lineup(sizes, share, mu, sigma, rounds.astype(np.int64), np.zeros(len(sizes)))
 
@@ -296,7 +296,7 @@ def of_these(
 def test_a_member_who_hardly_played_changes_nothing(
     config: parameters.RatingConfig, sizes: Sizes, new: bool, seed: int
 ) -> None:
-    """Neither predictions nor the others' performances or ratings after the round."""
+    """Neither predictions nor performances or ratings of others change."""
     rng, n = np.random.default_rng(seed), sum(sizes)
     # a veteran sets the field level of newcomers, whatever share the veteran has
     rounds = rng.integers(0, 2, n) if new else np.ones(n, np.int64)
@@ -321,7 +321,7 @@ def test_a_member_who_hardly_played_changes_nothing(
 @cases("config", PLACING, tag)
 @cases("sizes", [(1, 1), (2, 1), (1, 5), (5, 5), (3, 6)])
 def test_newcomers_rise_with_a_victory(config: parameters.RatingConfig, sizes: Sizes) -> None:
-    """From where the round began; the sums of both sides begin level."""
+    """They rise from where the round began, where the sums of both sides are equal."""
     pool = Pool(Ladder(rating=config))
     teams = [[f"{side}{i}" for i in range(size)] for side, size in zip("ab", sizes, strict=True)]
     pool.rate(

@@ -1,5 +1,5 @@
-"""Rounds given as Python values, and as tables, are rated as the same rounds in a file: the same
-numbers and the same records, by every system."""
+"""Rounds given as Python values or as tables are rated as the same rounds in a file: by every
+system the numbers and the records are the same."""
 
 import csv
 import json
@@ -41,11 +41,11 @@ OF_AN_EVENT = (
     "player", "rank", "mu", "sigma", "previous_mu", "previous_sigma", "performance", "rating",
     "previous_rating", "rounds", "provisional",
 )  # fmt: skip
-"""The fields of `rating-changed` that are columns of a result, too."""
+"""The fields of `rating-changed` that are columns of a result as well."""
 
 
 class Given(NamedTuple):
-    """A round, as it is given to `Ladder.rate`."""
+    """A round as `Ladder.rate` takes it."""
 
     sides: list[Any]
     ranks: list[int | None]
@@ -57,7 +57,7 @@ class Given(NamedTuple):
 
 @st.composite
 def rounds(draw: st.DrawFn) -> Given:
-    """Any form: players alone by name or in a tuple, teams, ties, shares, who did not finish."""
+    """A round in any form: names alone or in tuples, teams, ties, shares, unfinished entries."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=9, unique=True))
     edges = [0, *sorted(draw(st.sets(st.integers(1, len(names) - 1), min_size=1))), len(names)]
     sides: list[Any] = [tuple(names[a:b]) for a, b in pairwise(edges)]
@@ -89,7 +89,7 @@ def line_of(number: int, given_: Given) -> bytes:
 
 
 def ladder_of(rating: RatingConfig) -> Ladder:
-    """One with these parameters, given as keywords."""
+    """A ladder with these parameters, given as keywords."""
     table = msgspec.to_builtins(rating)
     return Ladder(**{name: value for name, value in table.items() if value is not None})
 
@@ -100,7 +100,7 @@ def ladder_of(rating: RatingConfig) -> Ladder:
 @settings(max_examples=8)
 @cases("rating", [*SYSTEMS, DRIFTING], tag)
 def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
-    """Each number of each result, and each belief as the service stores it."""
+    """Each number of each result is equal, and each belief as the service stores it."""
     ladder, replay = ladder_of(rating), Replay(any_ladder(rating), 1000)
     assert ladder.parameters == rating
     for number, each in enumerate(some):
@@ -132,13 +132,13 @@ IDS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8
 ).filter(str.strip)
 TABLE_IDS = IDS.filter(lambda each: each == normalize("NFC", each.strip()) and each not in NOBODY)
-"""Ids that a table gives as they are."""
+"""Ids that are unchanged when they are read from a table."""
 TIMES = st.integers(0, 4_000_000_000)
 ORDER = ["player", "team", "rank", "dnf", "shares", "score", "seat"]
 
 
 def entries(players: Sequence[str], draw: Any) -> list[dict[str, Any]]:
-    """Of players alone and in teams."""
+    """Entries of players alone and in teams."""
     found: list[dict[str, Any]] = []
     left = list(players)
     while left:
@@ -157,7 +157,7 @@ def entries(players: Sequence[str], draw: Any) -> list[dict[str, Any]]:
 
 @st.composite
 def seasons(draw: Any) -> list[dict[str, Any]]:
-    """Rounds in order of time, of one ladder."""
+    """Rounds of one ladder, in order of time."""
     count, ladder = draw(st.integers(1, 6)), draw(TABLE_IDS)
     found = []
     for number, at in enumerate(sorted(draw(st.lists(TIMES, min_size=count, max_size=count)))):
@@ -175,7 +175,7 @@ COLUMNS = ["ladder", "round_id", "completed_at", "round_weight", "team", "player
 
 
 def rows_of(one: dict[str, Any]) -> list[dict[str, Any]]:
-    """The long form of a round."""
+    """A round as rows of the long form of a table."""
     found = []
     for number, each in enumerate(one["standings"]):
         players = each.get("team") or [each["player"]]
@@ -193,7 +193,7 @@ def rows_of(one: dict[str, Any]) -> list[dict[str, Any]]:
 @settings(max_examples=15)
 @given(season=seasons())
 def test_a_table_gives_the_events_that_it_was_made_of(season: Any) -> None:
-    """From CSV, in any order of rows, and from Parquet: the same bytes by `rate` and records."""
+    """Records and `rate` give the same bytes from Parquet and from CSV, in any order of rows."""
     of_rounds = list(map(rows_of, season))
     mixed = [row for some in zip_longest(*of_rounds) for row in some if row is not None]
     columns = {name: [row[name] for row in chain(*of_rounds)] for name in COLUMNS}
@@ -222,7 +222,7 @@ def test_a_table_gives_the_events_that_it_was_made_of(season: Any) -> None:
 
 
 def arrow(columns: dict[str, list[Any]]) -> Any:
-    """With times as times."""
+    """An Arrow table, whose times are of Arrow's type."""
     times = [datetime.fromisoformat(each) for each in columns["completed_at"]]
     types = {
         "completed_at": pa.timestamp("ms", "UTC"), "round_weight": pa.float64(),

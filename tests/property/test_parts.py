@@ -1,4 +1,4 @@
-"""Parts read at once are what the decoder makes of each; a convoy is what its rows are alone."""
+"""Parts are read at once as the decoder reads each; a convoy does what its rows do one by one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ TRACE = Trace(f"00-{1:032x}-{2:016x}-01", "a=b")
 
 
 def some(*players: str, first: int = 7, size: int = 1) -> schema.Part:
-    """Rounds with offsets of all sizes, two laws and ladders, and a trace; texts of any length."""
+    """A part with offsets of all sizes, two rules and ladders, a trace, and texts of any length."""
     plain = part((first, players), (2**39, ["x"]), (-1, ["yy", "zzz"]))
     rounds = [
         msgspec.structs.replace(each, rule=i % 2, ladder=ladder, round_id=size * each.round_id)
@@ -44,7 +44,7 @@ def some(*players: str, first: int = 7, size: int = 1) -> schema.Part:
 
 
 def with_beginnings(plain: schema.Part) -> schema.Part:
-    """A part that says of some of its rows where the round began for them."""
+    """The part with the mu from which the round began, for some of its rows."""
     began = np.where(np.arange(len(plain.evidence)) % 2, np.nan, 1350.5)
     return replace(plain, evidence=np.column_stack([plain.evidence, began]))
 
@@ -60,7 +60,7 @@ MESSAGES = [
 
 
 def contents(view: PartView) -> list[Any]:
-    """All that stage 2 learns of a part."""
+    """All that stage 2 reads of a part."""
     rows = rows_of([view])
     ids, (times, completed) = rows.round_ids.texts(), rows.completed_at
     texts = times.texts()
@@ -75,7 +75,7 @@ def contents(view: PartView) -> list[Any]:
 
 
 def decoded(message: bytes) -> list[object]:
-    """The same, by the decoder; raises what it raises. A column that was left out says nothing."""
+    """The same contents by the decoder, which may raise. A missing column says nothing."""
     of = schema.decode(message)
     whole = np.full((len(of.evidence), schema.EVIDENCE_COLUMNS), np.nan)
     whole[:, : of.evidence.shape[1]] = of.evidence
@@ -91,7 +91,7 @@ def decoded(message: bytes) -> list[object]:
 
 @cases("message", MESSAGES)
 def test_what_is_written_is_read(message: bytes) -> None:
-    """Nothing of it is left to the decoder."""
+    """No part that we write is left to the decoder."""
     (view,) = decoder.read_all([message])
     assert view is not None
     assert contents(view) == decoded(message) == contents(decoder.read(message))
@@ -99,7 +99,7 @@ def test_what_is_written_is_read(message: bytes) -> None:
 
 
 def test_longest_forms() -> None:
-    """Lists and texts whose sizes take two bytes or four, in slabs of their own and together."""
+    """Lists and texts whose sizes take two or four bytes are read, alone and with other parts."""
     many = [f"{i:05}" for i in range(70_000)]
     messages = [MESSAGES[0], schema.encode(some(*many, "p" * 70_000)), MESSAGES[1], MESSAGES[3]]
     views = [view for view in decoder.read_all(messages) if view is not None]
@@ -118,7 +118,7 @@ def test_longest_forms() -> None:
 @example(MESSAGES[0], b"00", MESSAGES[0].index(b"00-0"), 2)
 @example(MESSAGES[0], b"\xcf" + b"\xff" * 8, 1 + MESSAGES[0].index(b"\x97\x07"), 1)
 def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
-    """What is read of it is what the decoder reads; what that refuses is not read."""
+    """What is read of a damaged part is what the decoder reads; what that refuses is not read."""
     at %= len(message)
     damaged = message[:at] + noise + message[at + size :]
     before, view, after = decoder.read_all([MESSAGES[1], damaged, MESSAGES[3]])
@@ -162,14 +162,14 @@ def changed(index: int, value: Any) -> bytes:
     MESSAGES[0][:-1],
 ])  # fmt: skip
 def test_what_does_not_fit_together(message: bytes) -> None:
-    """Is not read, but left to the decoder, which refuses it."""
+    """The part is left to the decoder, which refuses it."""
     assert decoder.read_all([message, MESSAGES[1]])[0] is None
     with pytest.raises(schema.UnknownPart):
         decoder.read(message)
 
 
 def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
-    """The decoder refuses it and says why."""
+    """The decoder refuses it and gives the reason."""
     newer = replace(some("ann"), rules=[RULE, msgspec.structs.replace(RULE, kernel=77)])
     message = schema.encode(newer)
     assert decoder.read_all([message]) == [None]
@@ -180,7 +180,7 @@ def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
 
 
 def test_a_player_twice() -> None:
-    """Refused, though on two ladders it is two."""
+    """A part with one player twice is refused. The same name on two ladders is two players."""
     twice = replace(some("ann", "ann"))
     assert decoder.read_all([schema.encode(twice)]) == [None]
     with pytest.raises(schema.UnknownPart, match="twice"):
@@ -190,7 +190,7 @@ def test_a_player_twice() -> None:
 
 
 def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has another's by chance is a player still."""
+    """Two players whose marks collide are still two players."""
     unpack = unpacking.unpack
 
     def colliding(*arguments: Any) -> np.ndarray:
@@ -212,7 +212,7 @@ LAWS = [
     rule_of(EloMMR(**SPREAD, initial_mu=-700.0, floor=100.0, display="mu", provisional_rounds=2)),
     rule_of(EloR(history=3)), rule_of(Glicko(beta=200.0, sigma_drift=35.0)),
 ]  # fmt: skip
-LADDERS = ("a", "b:c", "ω", 'd"\n', "e")  # One for each of them.
+LADDERS = ("a", "b:c", "ω", 'd"\n', "e")  # One for each rule.
 NAMES = ("ann", "bob", "Straße", "100%", "x{y}", "tab\t")
 LAST = 5  # Offset of the last round of whoever has played.
 
@@ -220,14 +220,14 @@ LAST = 5  # Offset of the last round of whoever has played.
 def advanced(
     rule: RatingRule, beliefs: Beliefs, offset: int, time: int, evidence: Sequence[float]
 ) -> None:
-    """One round more of one player."""
+    """Rate one more round of one player, in place."""
     row, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
     stages.update(beliefs, row, np.array([evidence]), [rule], zero)
     stages.record_round(beliefs, row, np.array([offset]), np.array([time]))
 
 
 def known(rule: RatingRule, rounds: int) -> bytes | None:
-    """The record of who has played so often, the last time at LAST."""
+    """The record of a player with so many rounds, the last one at LAST; None without rounds."""
     if rounds == 0:
         return None
     beliefs = record.decode([None], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
@@ -274,11 +274,11 @@ rows = st.builds(
     st.booleans(),
 )  # fmt: skip
 batches = st.lists(rows, max_size=9, unique_by=lambda row: (row.ladder, row.player))
-"""Of one shard."""
+"""Rows of one shard."""
 
 
 def part_of(of: Sequence[Row]) -> bytes:
-    """Their laws in the order in which they come."""
+    """A part of these rows, with rules in the order in which they come."""
     rules = list(dict.fromkeys(LAWS[row.ladder] for row in of))
     rounds = dict.fromkeys(row.round for row in of)
     own = {each.ladder: rules.index(LAWS[LADDERS.index(each.ladder)]) for each in rounds}
@@ -295,7 +295,7 @@ def part_of(of: Sequence[Row]) -> bytes:
 
 
 def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
-    """What comes of one row, by the plainest means; nothing, if it is not fresh."""
+    """The record and the event that one row gives, by plain means; None if it is not fresh."""
     rule, of = LAWS[row.ladder], row.round
     beliefs = record.decode([row.stored], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     if row.offset <= beliefs.header["last"][0]:
@@ -319,7 +319,7 @@ def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
 
 
 class OfAnybody(Shard):
-    """A shard that takes every player for its own."""
+    """A shard that is the home of every player."""
 
     __slots__ = ()
 
@@ -330,7 +330,7 @@ class OfAnybody(Shard):
 def convoy_of(
     wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together: bool
 ) -> ShardBatch:
-    """Each shard's rows in parts of these sizes, in turn; read together or one by one."""
+    """A convoy of each shard's rows, in parts of these sizes, read together or one by one."""
     records = []
     for number, some in wanted.items():
         first = offset = 0
@@ -350,7 +350,7 @@ def convoy_of(
 
 @given(st.dictionaries(st.integers(0, 9), batches, min_size=1, max_size=4), st.data())
 def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.DataObject) -> None:
-    """The same beliefs and events, also built again: all laws, newcomers, stale rows, shards."""
+    """Beliefs and events are the same, built again, too: all rules, newcomers, stale rows."""
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
     asked = {s: list(roster) for s, roster in batch.players.items()}

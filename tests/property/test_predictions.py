@@ -20,12 +20,12 @@ CONFIGS: list[parameters.RatingConfig] = [
     parameters.TwoMoment(draw_width=80.0), parameters.TwoMoment(draw_width=30.0, upset=0.1),
     parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, upset=0.2),
 ]  # fmt: skip
-"""The systems as they are, and with draws, with upsets, and with both."""
+"""All systems as they are, with draws, with upsets, and with both."""
 ROUNDING = 1e-9
 
 
 class Lineup(NamedTuple):
-    """Sides of any size, by one system."""
+    """Sides of any size, and the system that predicts their round."""
 
     config: parameters.RatingConfig
     sizes: list[int]
@@ -41,7 +41,7 @@ class Lineup(NamedTuple):
 
 @st.composite
 def lineups(draw: st.DrawFn) -> Lineup:
-    """Two to six sides of one to five players each, near and far apart."""
+    """Two to six sides of one to five players each, near to each other or far apart."""
     sizes = draw(st.lists(st.integers(1, 5), min_size=2, max_size=6))
     players = sum(sizes)
 
@@ -58,7 +58,7 @@ def lineups(draw: st.DrawFn) -> Lineup:
 
 @given(lineups(), st.randoms(use_true_random=False))
 def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
-    """They and ranks add up; of two sides the pair is all; the order of the sides means nothing."""
+    """Chances add up to 1, ranks to their sum. Two sides are a pair. Their order is irrelevant."""
     found, sides = wins.forecast(some.performances), len(some.sizes)
     assert found.win.min() >= 0.0 and found.win.max() <= 1.0 and 0.0 <= found.draw <= 1.0
     assert found.win.sum() + found.draw == pytest.approx(1.0, abs=ROUNDING)
@@ -72,7 +72,7 @@ def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
     assert found.expected_rank.sum() == pytest.approx(sides * (sides + 1) / 2.0)
     assert found.expected_rank.min() >= 1.0 - ROUNDING
     assert found.expected_rank.max() <= sides + ROUNDING
-    certain = found.win > 1.0 - 1e-12  # never with upsets
+    certain = found.win > 1.0 - 1e-12  # no side is certain to win with upsets
     assert found.expected_rank[certain] == pytest.approx(1.0, abs=1e-6)
     mu, sigma, margin, upset = some.performances
     of_two = wins.forecast(wins.Performances(mu[:2], sigma[:2], margin, upset))
@@ -92,7 +92,7 @@ def test_probabilities_are_probabilities(some: Lineup, random: Any) -> None:
 @settings(max_examples=60)
 @given(lineups(), st.floats(1.0, 500.0), st.randoms(use_true_random=False))
 def test_who_is_better_wins_more(some: Lineup, more: float, random: Any) -> None:
-    """And no other does, but for upsets of rounds that are no longer drawn."""
+    """No other side wins more, except by upsets in rounds that are no longer drawn."""
     player = random.randrange(len(some.mu))
     side = int(np.repeat(np.arange(len(some.sizes)), some.sizes)[player])
     mu = some.mu.copy()
@@ -113,7 +113,7 @@ def test_who_is_better_wins_more(some: Lineup, more: float, random: Any) -> None
 @settings(max_examples=60)
 @given(lineups(), st.floats(1.5, 100.0))
 def test_a_greater_variance_is_less_sure(some: Lineup, factor: float) -> None:
-    """The factor multiplies the variance of each side, and brings each pair nearer to a coin."""
+    """The factor multiplies each side's variance, and brings each pair's chances nearer to even."""
     columns = some.config, np.append(0, np.cumsum(some.sizes)), some.share, some.mu, some.sigma
     wide = wins.performances_of(*columns, factor)
     assert wide.mu == pytest.approx(some.performances.mu)
@@ -145,7 +145,7 @@ def predicted(gap: float, sigma: float, width: float, upset: float) -> tuple[flo
 def test_a_greater_lead_wins_more(
     gap: float, more: float, sigma: float, width: float, upset: float
 ) -> None:
-    """Of what is decided, and loses less. A draw is less likely, the further apart they are."""
+    """More of what is decided is won, less lost. Draws are rarer the further apart sides are."""
     one, other = (predicted(each, sigma, width, upset) for each in (gap, gap + more))
     assert one[0] * (1.0 - other[1]) <= other[0] * (1.0 - one[1]) + ROUNDING
     assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - ROUNDING
@@ -162,7 +162,7 @@ def test_a_greater_lead_wins_more(
 def test_upsets_in_a_round_of_many_sides(
     mu: list[float], sigma: float, width: float, upset: float
 ) -> None:
-    """Alone and with other rounds: a part of the winners is dealt evenly, and no draw changes."""
+    """Alone and with other rounds, a part of the wins is dealt evenly, and no draw changes."""
     sides = wins.Performances(np.array(mu), np.full(len(mu), sigma), width)
     usual = wins.win_probabilities(sides)
     due = (1.0 - 2.0 * upset) * usual + 2.0 * upset * usual.sum() / len(mu)
@@ -184,7 +184,7 @@ def test_upsets_in_a_round_of_many_sides(
 def test_what_is_scored_is_what_is_predicted(
     gap: float, sigma: float, width: float, upset: float, outcome: str
 ) -> None:
-    """By log loss and Brier score of a pair. A width of 0 has two outcomes."""
+    """Log loss and Brier score of a pair are of its predicted outcomes: two if the width is 0."""
     given_ = np.array([1, 2], np.int32), np.array([gap, 0.0]), np.full(2, sigma**2)
     two = accuracy.pair_scores(*given_, upset)
     three = accuracy.pair_scores_with_draws(*given_, 0.0, upset)
@@ -214,7 +214,7 @@ LADDERS: list[parameters.RatingConfig] = [
 
 @cases("config", LADDERS)
 def test_a_ladder_predicts_by_its_three_numbers(config: parameters.RatingConfig) -> None:
-    """Of two who have played. They change no fingerprint, because they change no rating."""
+    """The players have played. These numbers change no fingerprint, as they change no rating."""
     players = wins.Believed(np.array([1600.0, 1500.0]), np.array([90.0, 120.0]), np.full(2, 9))
     duel = np.arange(3), np.ones(2), players
     changed = structs.replace(config, variance_factor=2.0, draw_width=60.0, upset=0.1)

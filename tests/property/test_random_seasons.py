@@ -1,4 +1,5 @@
-"""Random seasons: kernels equal oracles, ratings have no zero and no unit (4.2), all are finite.
+"""Random seasons: kernels equal their oracles; a ladder's zero and unit do not matter (section 4.2
+of the paper); all evidence is finite.
 
 Ratings lie up to 60 initial sigmas from the initial one: a seed may give 30, and players move on.
 Kerby's systems, whose steps have no bound, are given all that a record can hold.
@@ -31,11 +32,11 @@ from tests.property.test_two_moment import wave
 from tests.rounds import day, ranked, read, wave_of
 from tests.strategies import configs, days, weights
 
-POINTS = 1e-6  # What a search leaves open, in points: the tests of performances say why.
+POINTS = 1e-6  # What a search leaves open, in points.
 
 SWEEPS = 1e-4
 """The same for TrueSkill: messages settle to 1e-9, but a tie of margin 1 is a thin slice of sigmas
-of hundreds, so what is left of them is divided by little."""
+of hundreds, so that what is left is divided by a small number."""
 
 COLUMNS = 1e-3
 """The same for the two-moment filter, which may have one column more in another unit: a millionth
@@ -70,7 +71,7 @@ AREAS = ("drift_per_day",)
 
 @st.composite
 def rounds(draw: st.DrawFn, players: int = 8, place: range = range(6)) -> dict[str, Any]:
-    """A round of some of the players, which somebody finished."""
+    """A round of some of the players, at least one of whom finished."""
     some = st.sampled_from(PLAYERS[:players])
     names = draw(st.lists(some, min_size=2, max_size=players, unique=True))
     places = draw(st.lists(st.sampled_from(place), min_size=len(names), max_size=len(names)))
@@ -87,7 +88,7 @@ Season = list[dict[str, Any]]
 def standings_of(
     config: parameters.RatingConfig, each: dict[str, Any], measure: Callable[[float], float] = float
 ) -> OneRound:
-    """The round; its ceiling goes by `measure`."""
+    """The round as a system reads it; its ceiling is changed by `measure`."""
     ceiling = None if each["ceiling"] is None else measure(each["ceiling"])
     return read(
         config, *ranked(each["places"], each["names"]), weight=each["weight"],
@@ -96,7 +97,7 @@ def standings_of(
 
 
 def performances_of(pool: Pool, standings: OneRound, offset: int) -> dict[str, float]:
-    """Rate a round; each player's performance."""
+    """Rate a round. Returns each player's performance."""
     rated = pool.rate(standings, offset)
     assert rated is not None
     return dict(zip(standings.players, rated[1][:, PERFORMANCE].tolist(), strict=True))
@@ -117,7 +118,7 @@ further: up to 6.2e-7 points in these seasons."""
 def by_oracle(
     players: dict[str, oracle.SlowPlayer], config: parameters.EloMMR, standings: OneRound
 ) -> Any:
-    """Rate a round slowly; each player's performance."""
+    """Rate a round by the oracle. Returns each player's performance."""
     names = standings.players
     found = oracle.rate_round(
         [players.setdefault(name, oracle.newcomer(config)) for name in names],
@@ -129,7 +130,7 @@ def by_oracle(
 
 @given(configs(), seasons)
 def test_ratings_equal_the_oracles(config: parameters.EloMMR, season: Season) -> None:
-    """Performances, mu and sigma of every player, round by round: whatever the parameters."""
+    """Performances, mu and sigma of every player are equal, round by round, for any parameters."""
     pool, slow = Pool(Ladder(rating=config)), dict[str, Any]()
     for offset, each in enumerate(season):
         standings = standings_of(config, each)
@@ -154,7 +155,7 @@ elo_r = st.builds(
 @given(elo_r, st.lists(rounds(), min_size=1, max_size=6))
 @settings(max_examples=60)
 def test_elo_r_equals_its_oracle(config: parameters.EloR, season: Season) -> None:
-    """Performances, mu, sigma, and every factor with its own width, round by round."""
+    """Performances, mu, sigma, and factors with their own widths are equal, round by round."""
     beliefs = newcomers(8, 8, config.initial_mu, config.initial_sigma)
     slow = [elo_r_oracle.Player(config.initial_mu, config.initial_sigma) for _ in PLAYERS]
     for each in season:
@@ -189,7 +190,7 @@ def test_elo_r_equals_its_oracle(config: parameters.EloR, season: Season) -> Non
 def history(
     config: parameters.RatingConfig, season: Season, measure: Callable[[float], float] = float
 ) -> Iterator[Floats]:
-    """(n, 3) by name after each round: performance, mu and sigma; ceilings go by `measure`."""
+    """(n, 3) by name, after each round: performance, mu and sigma. `measure` changes ceilings."""
     pool = Pool(Ladder(rating=config))
     for offset, each in enumerate(season):
         found = performances_of(pool, standings_of(config, each, measure), offset)
@@ -202,7 +203,7 @@ def left_open(config: parameters.RatingConfig) -> float:
 
 
 def scaled(config: parameters.RatingConfig, unit: float) -> parameters.RatingConfig:
-    """The same ladder with its parameters in points so many times as fine."""
+    """The same ladder with its parameters in a unit that is so many times smaller."""
     fields = {name: value for name, value in msgspec.structs.asdict(config).items() if value}
     lengths = {name: fields[name] * unit for name in LENGTHS if name in fields}
     areas = {name: fields[name] * unit**2 for name in AREAS if name in fields}
@@ -235,7 +236,7 @@ CHOICES = {
 
 
 def drawn_parameters(name: str, rng: np.random.Generator) -> parameters.RatingConfig:
-    """Valid parameters of a system: each of them its sample's, or drawn over seven decades."""
+    """Valid parameters of a system: each of them the sample's, or drawn over seven decades."""
     table: dict[str, Any] = msgspec.to_builtins(parameters.SYSTEMS[name].sample())
     for field in msgspec.structs.fields(parameters.SYSTEMS[name]):
         if rng.random() < 0.5 or table.get(field.name, 0) is None:
@@ -248,7 +249,7 @@ def drawn_parameters(name: str, rng: np.random.Generator) -> parameters.RatingCo
             table[field.name] = str(rng.choice(CHOICES[field.name]))
     try:
         return parameters.from_builtins(table)
-    except ValueError:  # some go with some others only
+    except ValueError:  # some exclude each other
         return parameters.SYSTEMS[name].sample()
 
 
@@ -291,14 +292,14 @@ def test_the_evidence_is_finite(name: str, seed: int) -> None:
 
 
 def in_order(mu: Floats, weight: float = 1.0) -> Wave:
-    """Players who come in one after the other."""
+    """A round of players who finished in this order."""
     players = wave(range(1, len(mu) + 1), mu, np.full(len(mu), 350.0))
     return players._replace(weight=np.full(1, weight))
 
 
 @cases("weight", [900.0, 1e300])
 def test_thurstone_may_run_away_but_stays_a_number(weight: float) -> None:
-    """Upset after upset, with steps far beyond where the climb converges."""
+    """Upset follows upset, by steps far beyond those by which the climb converges."""
     config = parameters.Thurstone.sample()
     mu = np.array([1500.0, 1500.0, 1500.0])
     for _ in range(60):
@@ -321,7 +322,7 @@ def test_large_rounds_too_wide_for_a_table(name: str) -> None:
 
 
 def test_steps_converge_where_the_docstring_says() -> None:
-    """rate * weight / scale: below 2 the same result comes to rest, beyond 2 the gap grows."""
+    """If rate * weight / scale is below 2 the same result comes to rest; beyond, the gap grows."""
 
     def gap_after(ratio: float) -> float:
         config = parameters.Thurstone(learning_rate=ratio * 174.0, scale=174.0, initial_mu=0.0)
@@ -337,7 +338,7 @@ def test_steps_converge_where_the_docstring_says() -> None:
 
 @cases("k", [0.0, 1e-9, 0.05, 0.0999, 0.1001, 1.0, 30.0, 1e9])
 def test_the_moments_of_a_narrow_interval(k: float) -> None:
-    """Of e^(-k t) on [-1, 1], by quadrature from its steep end."""
+    """They are those of e^(-k t) on [-1, 1], by quadrature from the steep end."""
     total, first, second = (
         quad(lambda s, n=n: s**n * math.exp(-k * s), 0.0, min(2.0, 60.0 / max(k, 1e-9)))[0]
         for n in range(3)
@@ -348,7 +349,7 @@ def test_the_moments_of_a_narrow_interval(k: float) -> None:
 
 
 def test_no_evidence_leaves_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that gives none raises: what is no number must not replace a belief."""
+    """A system that gives such evidence raises, because it must not replace a belief."""
     config = parameters.SYSTEMS["glicko"].sample()
     wave = a_round(parameters.Thurstone.sample(), np.random.default_rng(1))
     for wrong in (math.nan, math.inf):

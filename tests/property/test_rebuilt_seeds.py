@@ -1,4 +1,4 @@
-"""Logs with seeds: rebuilt as of each player's cut-off, on any cores; applied, never scored."""
+"""Logs with seeds: rebuilds as of each player's cut-off, on any cores; seeds in `evaluation`."""
 
 import random
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def rebuilt(
 
 
 def cutoff_of(until: dict[str, int], end: int) -> Cutoff:
-    """Each of these players by one part at this offset. All records of other players count."""
+    """Cut-offs at these offsets, each as of one part. All records of other players count."""
     g = sum(offset >= 0 for offset in until.values())
     found = Cutoff({0: g}, {0: end}, 1)
     done = [each for each in until.items() if each[1] >= 0]
@@ -92,7 +92,7 @@ def a_log(rng: random.Random, size: int) -> list[Record]:
 def test_each_player_as_of_the_own_cutoff(
     seed: int, size: int, at_once: int, players: int, cores: int
 ) -> None:
-    """As if the replay had ended there, however it is fed, with the whole log's corrections."""
+    """As if the replay had ended there, but edited by all corrections, however it is fed."""
     rng = random.Random(seed)
     log, (ladders, _) = a_log(rng, size), some_ladders(rng, size)
     verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
@@ -118,7 +118,7 @@ GIVEN = [
 
 
 def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
-    """A veteran's last part is of a seed without effect, and the belief still names the round."""
+    """Cy's last part is of a seed that changed nothing, and the belief still names the round."""
     log = records([*GIVEN[:4], a_correction("round-voided", round_id="nowhere")])
     cutoff = cutoff_of({"c": 2}, len(log))
     (edition,) = corrected_rebuild.editions(lambda: iter(log), LADDERS, WINDOW, 0, cutoff)
@@ -132,7 +132,7 @@ def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
 def test_a_correction_in_progress_that_reached_a_player(
     published: corrected_rebuild.LastPublished | None,
 ) -> None:
-    """The rebuilt belief has what was last published, or the initial values."""
+    """The rebuilt belief has the values that were published last, or else the initial ones."""
     voided = a_correction("round-voided", round_id="r1")
     log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
     whole = verdicts_of_log(lambda: iter(log), LADDERS, WINDOW)
@@ -156,7 +156,7 @@ def test_a_correction_in_progress_that_reached_a_player(
 
 
 def test_a_removed_round_is_not_applied_again() -> None:
-    """The last event of its player is of the correction that removed it; its parts are deleted."""
+    """Its parts are deleted, and the player's last event is of the correction that removed it."""
     voided = a_correction("round-voided", round_id="r1")
     log = records([a_round(0, "a", "b"), a_round(1, "a", "c"), voided])
     cutoff = cutoff_of({}, len(log))
@@ -171,7 +171,7 @@ def test_a_removed_round_is_not_applied_again() -> None:
 
 
 def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
-    """A season, or other parameters, hold for the later one only."""
+    """A season, or another set of parameters, applies to the later seed only."""
     season = a_correction("season-started", season=1, keep=0.5, sigma=200.0)
     log = records([a_seed(0, "a"), season, a_seed(1, "b"), a_seed(2, "c")])
     rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
@@ -187,7 +187,7 @@ def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
 
 
 def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of any number of records. A round between them separates only its own players."""
+    """Successive seeds take one call, however many. A round separates only its own players."""
     calls = list[int]()
     log = records([
         *(a_seed(i, *(f"p{i}-{k}" for k in range(40))) for i in range(10)),
@@ -206,7 +206,7 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_reset_of_somebody_unknown_leaves_no_player() -> None:
-    """Neither in a replay nor in a rebuild."""
+    """Neither a replay nor a rebuild has the player afterwards."""
     reset = a_correction("player-reset", round_id="x", player="nobody", at=day(1), sigma=200.0)
     log = records([a_round(0, "a", "b"), reset])
     replay = Replay(LADDERS, WINDOW)
@@ -233,7 +233,7 @@ def a_log_of_three(rng: random.Random, size: int) -> list[Record]:
 
 
 def three_ladders(rng: random.Random, size: int) -> Ladders:
-    """Each of any system, and some with other parameters from an offset on."""
+    """Three ladders, each of any system. Some have other parameters from an offset on."""
     ladders = {}
     for name in NAMES:
         rating, other = rng.choice(edited_by_hand.SYSTEMS)
@@ -294,7 +294,7 @@ def shown(log: list[Line], config: RatingConfig) -> dict[str, tuple[float, ...]]
 def believed(
     found: list[Session], players: dict[str, PlayerIndex], config: RatingConfig
 ) -> dict[str, tuple[float, ...]]:
-    """The same after these sessions."""
+    """Mu, sigma and rounds of each player after these sessions."""
     contender = Contender(config)
     for _ in contender.rate(found):
         pass
@@ -313,7 +313,7 @@ def believed(
 def test_beliefs_are_those_of_a_replay(
     seed: int, size: int, block: int, config: RatingConfig
 ) -> None:
-    """However rounds are read. Each round is scored, and nothing else is."""
+    """Whatever rounds are rated together, beliefs are a replay's, and only rounds are scored."""
     log = without_seasons(random.Random(seed), size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stream_rater.evaluation.season.BLOCK_BYTES", block)
@@ -325,7 +325,7 @@ def test_beliefs_are_those_of_a_replay(
 
 
 def test_the_first_round_of_a_seeded_player_is_predicted_by_the_seed() -> None:
-    """With its mu, sigma and rounds; also where a system counts the rounds by itself."""
+    """By its mu, sigma and rounds, also where a system counts rounds by itself."""
     found, _ = sessions([a_seed(0, "a", mu=1700.0, sigma=90.0, rounds=7), a_round(1, "a", "b")])
     for config in (CONFIG, structs.replace(CONFIG, skip_all_tied=True)):
         ((_, _, wave),) = list(Contender(config).rate(found))
@@ -334,7 +334,7 @@ def test_the_first_round_of_a_seeded_player_is_predicted_by_the_seed() -> None:
 
 
 def test_a_seed_is_cut_to_what_a_configuration_can_have() -> None:
-    """A sigma above its initial one, and a mu below its floor."""
+    """A sigma above the initial one is cut, and so is a mu below the floor."""
     found, _ = sessions([a_seed(0, "a", mu=1100.0, sigma=300.0), a_round(1, "a", "b")])
     narrow = EloMMR(weight_limit=0.2, sigma_limit=80.0, initial_sigma=200.0)
     climbing = Elo(learning_rate=32.0, scale=174.0, floor=1200.0)

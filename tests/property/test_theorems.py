@@ -1,8 +1,8 @@
-"""The theorems of the paper: pseudodiffusion (4.1), what a round does (5.7), incentives (5.2-5.6).
+"""The theorems of the paper on pseudodiffusion (4.1), one round (5.7) and incentives (5.2-5.6).
 
-Those on incentives hold the others' ratings fixed. So a player meets opponents that nobody met
-before. They get their ratings in a round of their own, where those of the player who deviates
-(twins, who tie) come out with the very same beliefs.
+Those on incentives fix the ratings of others. So a player meets opponents that nobody met before.
+They get their ratings in a round of their own, where those of the player who deviates (twins, who
+tie) come out with the very same beliefs.
 """
 
 import copy
@@ -42,12 +42,12 @@ History = list[Played]
 
 
 def rate(beliefs: Beliefs, p: float, beta2: float, gamma2: float, rho: float) -> None:
-    """One round of the one player, in place, all factors kept."""
+    """Rate one round of the only player, in place, with all factors kept."""
     update_all(beliefs, np.array([[p, beta2, gamma2]]), rho)
 
 
 def rated(season: History, rho: float, scale: float = 1.0) -> Beliefs:
-    """A player after a season, all of it drawn in towards 1500 by `scale`."""
+    """A player after a season whose performances are drawn in towards 1500 by `scale`."""
     beliefs = newcomers(1, len(season) + 4, 1500.0, 350.0 * scale)
     for p, beta2, gamma2 in season:
         rate(beliefs, 1500.0 + (p - 1500.0) * scale, beta2 * scale**2, gamma2 * scale**2, rho)
@@ -81,7 +81,7 @@ def value(beliefs: Beliefs, name: str) -> float:
 
 @given(histories, histories, gammas2, any_rho)
 def test_incentive_compatibility(season: History, peer: History, gamma2: float, rho: float) -> None:
-    """Weights change alike whatever the performances; the Gaussian moves towards mu, not beyond."""
+    """Weights change alike whatever the performances. The Gaussian moves to mu, not past it."""
     twin = [(p[0], *spread[1:]) for p, spread in zip(peer, season, strict=False)]
     pair = [rated(each, rho) for each in (season[: len(twin)], twin)]
     after = [diffused(each, gamma2, rho) for each in pair]
@@ -108,12 +108,12 @@ def test_rating_preservation_and_magnitude(season: History, gamma2: float, rho: 
     expected = value(before, "sigma") ** 2 + gamma2
     assert expected == pytest.approx(value(after, "sigma") ** 2, rel=1e-14)  # a few roundings
     gaussian, logistic = weights_of(after)
-    assert 1.0 / expected == pytest.approx(gaussian + logistic.sum(), rel=1e-12)  # 10 rounds' own
+    assert 1.0 / expected == pytest.approx(gaussian + logistic.sum(), rel=1e-12)  # of 10 rounds
 
 
 @given(histories, gammas2, gammas2, any_rho)
 def test_composability(season: History, first: float, second: float, rho: float) -> None:
-    """Diffusing by two sizes, one after the other, is diffusing by their sum: of every factor."""
+    """Diffusing by two sizes, one after the other, is diffusing by their sum in every factor."""
     before = rated(season, rho)
     twice = diffused(diffused(before, first, rho), second, rho)
     once = diffused(before, first + second, rho)
@@ -142,7 +142,7 @@ def test_zero_diffusion(season: History, rho: float) -> None:
 
 @given(histories, inner_rhos, st.sampled_from(SCALES))
 def test_zero_uncertainty(season: History, rho: float, scale: float) -> None:
-    """As sigma goes to 0, a Gaussian at mu of variance gamma^2 is left: like kappa^rho."""
+    """As sigma goes to 0, a Gaussian at mu of variance gamma^2 is left; the rest is kappa^rho."""
     gamma2, before = 1e4, rated(season, rho, scale)
     mu, variance = value(before, "mu"), value(before, "sigma") ** 2
     after = diffused(before, gamma2, rho)
@@ -198,7 +198,7 @@ ROUNDING = 1e-9
 
 
 def bounds(beliefs: Beliefs, beta2: float) -> tuple[float, float]:
-    """Those of the theorem, from the belief after an absurd performance, less that one."""
+    """The theorem's bounds, from the belief after an absurd performance, without that factor."""
     terms = beliefs.factors[0, : beliefs.header["count"][0]]
     history = logistic_weight(beliefs)[np.abs(terms[:, 0]) < ABSURD].sum()
     gaussian, pull = float(beliefs.header["precision"][0]), C / math.sqrt(beta2)
@@ -207,7 +207,7 @@ def bounds(beliefs: Beliefs, beta2: float) -> tuple[float, float]:
 
 @given(st.lists(evidence, max_size=12), evidence, any_rho)
 def test_the_response_to_an_absurd_performance(season: History, last: Played, rho: float) -> None:
-    """Delta is in [C / beta / (w_0 + pi^2/6 sum w_k), C / beta / w_0], for any performance."""
+    """mu moves by C / beta / (w_0 + pi^2/6 sum w_k) to C / beta / w_0, and never by more."""
     found = []
     for p in (-ABSURD, last[0], ABSURD):
         beliefs = newcomers(1, len(season) + 2, 1500.0, 350.0)
@@ -226,15 +226,15 @@ def test_the_response_to_an_absurd_performance(season: History, last: Played, rh
 # --- incentives -----------------------------------------------------------------------------------
 
 POINTS = 1e-6
-"""What a search leaves open in a performance. mu moves with all it was made of, performances and
-the first rating, by parts that sum to 1, none negative: it is off by no more than they are."""
+"""What a search leaves open in a performance. mu is an average of performances and of the first
+rating, with weights that are not negative, so its error is no larger."""
 
 SKETCH_POINTS = 0.05
 """What a player could gain at most by finishing worse where K factors are kept: merging them
 depends on performances, which the theorem's proof forbids."""
 
 Config = EloMMR | EloMMX
-LAST = 10**6  # A place after all others.
+LAST = 10**6  # A place worse than all others.
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Round:
     """A round of one player against opponents that nobody met before."""
 
     before: tuple[int, ...]
-    """The opponents' places in a round among themselves: what gives them ratings."""
+    """The opponents' places in an earlier round among themselves, which gives them ratings."""
     places: tuple[int, ...]  # Their places when they meet the player; 0 did not finish.
     weight: float = 1.0
     ceiling: float | None = None
@@ -257,7 +257,7 @@ class Lives:
         self._pool, self._rounds = Pool(Ladder(rating=config)), 0
 
     def play(self, each: Round, places: list[int]) -> list[float]:
-        """Play a round, coming in at that place in each life; mu after it in each."""
+        """Play a round, with a place of the player in each life. Returns mu after it in each."""
         self._rounds += 1
         opponents = [
             [f"{self._rounds}:{life}:{i}" for i in range(len(each.places))] for life in self._lives
@@ -280,7 +280,7 @@ class Lives:
 
 @st.composite
 def rounds(draw: st.DrawFn) -> tuple[Round, int]:
-    """A round, and where the player comes in."""
+    """A round, and the place of the player in it."""
     size = draw(st.integers(1, 5))
     some = st.lists(st.integers(0, 9), min_size=size, max_size=size).map(tuple)
     before = draw(st.lists(st.integers(1, 9), min_size=size, max_size=size).map(tuple))
@@ -297,7 +297,7 @@ seasons = st.lists(rounds(), min_size=1, max_size=8)
 def test_nobody_is_better_off_by_finishing_worse(
     config: Config, season: list[tuple[Round, int]], data: st.DataObject
 ) -> None:
-    """With the full history, whatever the season: not then, nor ever after (Theorem 5.5)."""
+    """With the full history, in any season: neither in that round nor ever after (Theorem 5.5)."""
     at = data.draw(st.integers(0, len(season) - 1))
     worse = data.draw(st.just(0) | st.integers(season[at][1], 12)) if season[at][1] else 0
     lives = Lives(config, 2)
@@ -320,9 +320,9 @@ def typical_season(random: np.random.Generator, length: int) -> list[tuple[Round
 
 
 def gains(config: EloMMR, seed: int, seasons: int, length: int = 60, lives: int = 8) -> Floats:
-    """What finishing worse in one round gained: by season, round and life but the honest first.
+    """What finishing worse in one round gained, by season, round and life except the honest one.
 
-    It is a little worse mostly, by half a place or one (a large loss is never made good), and in
+    Mostly it is a little worse, by half a place or one (a large loss is never made good), in
     another round in each life.
     """
     random, found = np.random.default_rng(seed), np.empty((seasons, length, lives - 1))
@@ -354,7 +354,7 @@ def test_the_worst_incentive_through_the_sketch(seasons: int) -> None:
 
 @pytest.mark.slow
 def test_fewer_factors_are_an_incentive() -> None:
-    """The measure finds one where there is one: K = 8 breaks the bound of K = 20."""
+    """The measure finds an incentive where there is one: K = 8 breaks the bound of K = 20."""
     fewer = msgspec.structs.replace(WORST, history=8)
     assert gains(fewer, seed=7, seasons=30).max() > SKETCH_POINTS
 
@@ -375,7 +375,7 @@ def full_rounds(draw: st.DrawFn, players: int = 4) -> dict[str, Any]:
     st.lists(full_rounds(), min_size=1, max_size=6),
 )
 def test_memoryless_monotonicity(config: Config, season: list[dict[str, Any]]) -> None:
-    """Of two equally certain, the higher stays ahead if she wins, and gains less (Theorem 5.6)."""
+    """Of two equally certain players who win, the higher stays ahead and gains less (Thm. 5.6)."""
     pool = Pool(Ladder(rating=config))
     before = {f"p{i}": (config.initial_mu, config.initial_sigma) for i in range(4)}
     for offset, each in enumerate(season):
@@ -396,7 +396,7 @@ def test_memoryless_monotonicity(config: Config, season: list[dict[str, Any]]) -
 def test_a_better_performance_never_lowers_a_rating(
     season: History, rho: float, data: st.DataObject, more: float
 ) -> None:
-    """With the full history mu rises with each past performance, and by no more (Lemma 5.4)."""
+    """With the full history, mu rises with a past performance, by no more than it (Lemma 5.4)."""
     at = data.draw(st.integers(0, len(season) - 1))
     beliefs = newcomers(2, len(season) + 1, 1500.0, 350.0)
     for number, (p, beta2, gamma2) in enumerate(season):
@@ -437,7 +437,7 @@ class Field:
         return found
 
     def with_place(self, i: int, place: int) -> "Field":
-        """The same, the others' order unchanged, but i came in at this place."""
+        """The same field, but i came in at this place. The order of the others is unchanged."""
         return Field([*self.places[:i], place, *self.places[i + 1 :]], self.mu, self.sigma)
 
 
@@ -462,7 +462,7 @@ any_field = st.one_of(fields(), fields(SMALL + 60))
 
 @given(any_config, any_field, st.randoms(use_true_random=False))
 def test_performance_falls_strictly_with_rank(config: Config, field: Field, random: Any) -> None:
-    """Who ties performed alike, the unfinished are below all (Theorem 5.2), in any order."""
+    """Ties perform alike, and the unfinished below all (Theorem 5.2), in any order of entries."""
     performances, by_place = field.performances(config), dict[int, list[float]]()
     for place, p in zip(field.places, performances.tolist(), strict=True):
         by_place.setdefault(place, []).append(p)
@@ -483,7 +483,7 @@ def test_performance_falls_strictly_with_rank(config: Config, field: Field, rand
 def test_finishing_better_is_performing_better(
     config: Config, field: Field, data: st.DataObject
 ) -> None:
-    """With the others' order as it was, p_i rises with i's rank (Lemma 5.3), dnf being the last."""
+    """The order of others is fixed: p_i rises with i's rank (Lemma 5.3), where dnf is the last."""
     i = data.draw(st.integers(0, len(field.places) - 1))
     place = st.integers(0, max(field.places) + 1)
     order = sorted(data.draw(st.tuples(place, place)), key=lambda p: p or 2**30, reverse=True)
@@ -497,7 +497,7 @@ def test_finishing_better_is_performing_better(
 def test_a_better_rating_before_is_a_better_performance(
     config: EloMMR, field: Field, data: st.DataObject, more: float
 ) -> None:
-    """p_i rises with i's prior rating, through the tie with oneself (Lemma 5.3), by no more."""
+    """p_i rises with i's prior rating, by no more, through the tie with oneself (Lemma 5.3)."""
     i = data.draw(st.integers(0, len(field.places) - 1))
     mu = field.mu.copy()
     mu[i] += more
@@ -514,7 +514,7 @@ def test_a_better_rating_before_is_a_better_performance(
 ])  # fmt: skip
 @cases("size", [5, SMALL + 10])
 def test_a_place_gained_counts(config: Config, size: int) -> None:
-    """Strictly: passing one more opponent, or drawing level, is worth more than a point here."""
+    """Passing one more opponent, or drawing level with one, is worth more than a point here."""
     level = np.full(size, 1500.0)
     field = Field([2 * i + 1 for i in range(size)], level, level / 15.0)
     found = [field.with_place(0, p).performances(config)[0] for p in range(2 * size, 1, -1)]

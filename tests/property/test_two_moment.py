@@ -65,7 +65,7 @@ def standings(sides: Sequence[Any]) -> list[dict[str, Any]]:
 @given(configs, st.lists(rounds(), min_size=1, max_size=4))
 @settings(max_examples=30)
 def test_beliefs_equal_the_oracles(config: TwoMoment, season: list[dict[str, Any]]) -> None:
-    """Performances, mu and sigma: newcomers, teams, shares, weights, ceilings, ties and days."""
+    """Performances, mu and sigma are equal, in seasons with everything that a round can have."""
     pool = Pool(Ladder(rating=config))
     slow = {name: oracle.Player(config.initial_mu, config.initial_sigma) for name in NAMES}
     for offset, each in enumerate(season):
@@ -106,7 +106,7 @@ def wave(place: Sequence[int], mu: Floats, sigma: Floats, rounds: int | Sequence
 
 @cases("count", [2, 3, 8, 9, 30, 300])
 def test_large_rounds_equal_the_oracle(count: int) -> None:
-    """Where columns are interpolated, too; ties among them."""
+    """The rounds have ties. Columns of the larger ones are interpolated."""
     rng = np.random.default_rng(count)
     config = TwoMoment(sigma_drift=0.0)
     place = np.sort(rng.integers(1, count + 1, count))
@@ -127,7 +127,7 @@ def test_large_rounds_equal_the_oracle(count: int) -> None:
 @given(st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(10.0, 3000.0))
 @settings(max_examples=50)
 def test_a_better_place_gives_a_better_rating(count: int, seed: int, spread: float) -> None:
-    """And performance. To tie with the next one is between the two orders."""
+    """So is the performance better. A tie with the next one lies between the two orders."""
     rng = np.random.default_rng(seed)
     mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(20.0, 350.0, count)
     at = int(rng.integers(0, count - 1))
@@ -143,7 +143,7 @@ def test_a_better_place_gives_a_better_rating(count: int, seed: int, spread: flo
 
 @cases("count, sigma", [(40, 40.0), (100, 60.0), (300, 60.0)])
 def test_every_better_place_in_a_wide_field_pays(count: int, sigma: float) -> None:
-    """From the last place to the first, however far others are above and below."""
+    """It does from the last place to the first, however far away others are."""
     others = np.linspace(620.0, 2380.0, count)[::-1]
     found = []
     for at in range(count + 1):
@@ -155,7 +155,7 @@ def test_every_better_place_in_a_wide_field_pays(count: int, sigma: float) -> No
 @given(st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(10.0, 3000.0))
 @settings(max_examples=50)
 def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float) -> None:
-    """However surprising; with ties, too."""
+    """Sigma does not rise, however surprising the result is, with ties, too."""
     rng = np.random.default_rng(seed)
     mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(40.0, 350.0, count)
     place = np.sort(rng.integers(1, count + 1, count)).tolist()
@@ -172,7 +172,7 @@ NEUTRAL = 1e-6  # Points by which a tie of equals may move a mean.
 @example(sigma=TwoMoment().initial_sigma, beta=TwoMoment().beta, played=0)  # once both fell to 1347
 @cases("count", [2, 3, 8, 24, few_sides.FEW + 1, 60])
 def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float, played: int) -> None:
-    """Their means stay, and they are better known. All by as much; two of them to the bit."""
+    """Means stay, and all sigmas fall by the same amount; by the same bits if there are two."""
     equals = wave([1] * count, np.full(count, 1500.0), np.full(count, sigma), played)
     found = stages.estimate(TwoMoment(beta=beta, sigma_drift=0.0, newcomer_offset=0.0), equals)
     near = NEUTRAL if count <= few_sides.FEW else BETWEEN * math.hypot(sigma, beta)
@@ -183,7 +183,7 @@ def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float, playe
 
 
 def test_rounds_do_not_depend_on_each_other() -> None:
-    """A wave of rounds gives the bits of each alone, whatever their sizes."""
+    """A wave gives each round the bits that it gets alone, whatever the sizes of others."""
     rng = np.random.default_rng(3)
     sizes = [2, 900, 3, 40, 2]
     ends = np.cumsum(sizes)
@@ -202,7 +202,7 @@ def test_rounds_do_not_depend_on_each_other() -> None:
 
 
 def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large rounds compute them twice. In Python, since a kernel holds the limit as it was."""
+    """Large rounds compute them twice. This runs in Python, since a kernel has its own limit."""
     rng = np.random.default_rng(5)
     place = np.sort(rng.integers(1, 9, 12)).astype(np.int32)
     m, v, b2 = rng.normal(0.0, 300.0, 12), rng.uniform(1e3, 1e5, 12), np.full(12, 6e4)
@@ -217,7 +217,7 @@ def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPat
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=80)
 def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
-    """However far apart, with any noise and hardly any shares; and the work is bounded."""
+    """However far apart they are, with any noise and tiny shares. The work is bounded."""
     rng = np.random.default_rng(seed)
     sides = int(rng.choice([2, 3, 9, 60]))
     members = rng.integers(1, 4, sides)
@@ -250,7 +250,7 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
      (350.0, 90, 350.0), (500.0, 90, 500.0), (500.0, 0, 500.0)],
 )  # fmt: skip
 def test_days_raise_sigma_up_to_the_initial_one(sigma: float, days: int, after: float) -> None:
-    """A greater one, as of a season, stays. A clock that went back changes nothing."""
+    """A greater sigma, as a season may set, stays. A clock that goes back changes nothing."""
     config = TwoMoment(beta=1e6, sigma_drift=0.0, drift_per_day=1000.0, initial_sigma=350.0)
     given_wave = wave((1, 2), np.full(2, 1500.0), np.full(2, sigma))
     given_wave.time[:] = 100 * 86400
@@ -283,7 +283,7 @@ FADING_POINTS = st.builds(
 @given(PLAYED, PLAYED, FADING_POINTS)
 @settings(max_examples=40)
 def test_the_experienced_player_is_the_favourite(one: int, other: int, config: TwoMoment) -> None:
-    """By the difference of the points that both lack; and equal experience is even."""
+    """By the difference of the points that each lacks. Equal experience has even chances."""
     points, rounds = config.inexperience, config.inexperience_rounds
     lead = points * (math.exp(-other / rounds) - math.exp(-one / rounds))
     spread = math.sqrt(2.0 * (120.0**2 + config.chances.noise))
@@ -295,7 +295,7 @@ def test_the_experienced_player_is_the_favourite(one: int, other: int, config: T
 @given(PLAYED, PLAYED, FADING_POINTS)
 @settings(max_examples=40)
 def test_points_are_taken_off_for_the_round_only(one: int, other: int, config: TwoMoment) -> None:
-    """The result is that of players whose mu is lower by the points, with the points back."""
+    """The round is that of players whose mu is lower by the points, which are then given back."""
     plain = msgspec.structs.replace(config, inexperience=0.0)
     less = config.inexperience * np.exp(-np.array([one, other]) / config.inexperience_rounds)
     found = stages.estimate(config, duel([1500.0, 1640.0], [one, other]))
@@ -307,7 +307,7 @@ def test_points_are_taken_off_for_the_round_only(one: int, other: int, config: T
 @given(PLAYED, FADING_POINTS)
 @settings(max_examples=40)
 def test_a_surprise_moves_more(played: int, config: TwoMoment) -> None:
-    """With fewer rounds than the opponent, a winner gains more; no win costs points."""
+    """A winner with fewer rounds than the opponent gains more. No win costs points."""
     even = stages.estimate(config, duel([1500.0, 1500.0], [played + 20, played + 20]))
     surprise = stages.estimate(config, duel([1500.0, 1500.0], [played, played + 20]))
     assert surprise[0, 1] >= even[0, 1] - 1e-9
@@ -347,7 +347,7 @@ def rated(
 def test_a_larger_margin_never_gives_less(
     config: TwoMoment, mu: Pair, sigma: Pair, more: float, less: float
 ) -> None:
-    """No victory costs anything, no defeat helps, no score makes anybody less known."""
+    """No victory costs points, no defeat gains any, and no score raises a sigma."""
     low, high = sorted((more + 1.0, less + 1.0))
     narrow, wide = rated(config, mu, sigma, (low, 0.0)), rated(config, mu, sigma, (high, 0.0))
     assert narrow[0, 1] >= mu[0] - ROUNDING and narrow[1, 1] <= mu[1] + ROUNDING
@@ -371,7 +371,7 @@ ABSENT, CONTRADICTING, EVEN = ((math.nan, 1.0), (2.0, math.nan)), (1.0, 4.0), (2
 
 @BOTH
 def test_a_score_that_does_not_agree_with_the_places_is_not_used(config: TwoMoment) -> None:
-    """The rank decides; and a tie is a tie whatever the scores."""
+    """The places decide, and a tie is a tie whatever the scores."""
     players = (1600.0, 1400.0), (90.0, 200.0)
     won, tied = rated(PLAIN, *players, None), rated(PLAIN, *players, None, (1, 1))
     for score in (*ABSENT, CONTRADICTING, EVEN):
@@ -406,7 +406,7 @@ def by_integrals(mu: Pair, sigma: Pair, beta: float, seen: float) -> Pair:
 @cases("apart", [-800.0, -200.0, 0.0, 150.0])
 @cases("score", [1.0, 4.0])
 def test_gains_equal_those_of_integrals(apart: float, score: float) -> None:
-    """Where they are not negative. To a ten-thousandth of a point."""
+    """To a ten-thousandth of a point, where no gain is negative."""
     mu, sigma = (1500.0 + apart, 1500.0), (120.0, 60.0)
     seen = 150.0 * 3.0 * math.tanh(score / 3.0)
     gain, left = by_integrals(mu, sigma, BY_DIFFERENCE.beta, seen)

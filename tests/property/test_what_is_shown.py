@@ -1,6 +1,6 @@
 """What is shown follows the result, up to the bounds of `reference/ladders.md` ("What is shown").
 
-So it is for both sides of a match; in a larger round, for a side first alone, or last alone.
+That is for both sides of a match; in a larger round, for the side that is first, or last, alone.
 """
 
 import gzip
@@ -40,12 +40,12 @@ CAUTIOUS = (
     *DRIFTING,
     parameters.TwoMoment(display=parameters.MinusSigma(minus_sigma=3.0)),
 )
-ROUNDED = 2.5e-4  # Points: float32 of a rating below 4096 is 2.4e-4 apart.
-OF_SIGMA = 2e-4  # The same of sigma, and what TrueSkill's tolerance leaves open.
+ROUNDED = 2.5e-4  # Points: float32 below 4096 has steps of 2.4e-4.
+OF_SIGMA = 2e-4  # Of sigma, with what TrueSkill's tolerance leaves open.
 
 
 def test_which_number_is_shown() -> None:
-    """Where sigma rises by the day, mu; an explicit display holds all the same."""
+    """Where sigma rises by the day, mu is shown, unless the ladder sets `display`."""
     for config in DRIFTING:
         assert stages.rule_of(config).rating(1400.0, 300.0) == 1400.0
         table = {
@@ -63,7 +63,7 @@ def test_which_number_is_shown() -> None:
 
 
 def drift(config: parameters.RatingConfig, days: Floats) -> Floats:
-    """The variance that is added to a player before a duel of weight 1, after these days."""
+    """The variance that these days add to a player before a duel of weight 1."""
     if isinstance(config, parameters.EloMMR | parameters.EloMMX | parameters.EloR):
         weight, sigma = config.limits
         by_day = 0.0 if isinstance(config, parameters.EloR) else config.drift_per_day
@@ -79,7 +79,7 @@ def drift(config: parameters.RatingConfig, days: Floats) -> Floats:
 @settings(max_examples=5, deadline=None)
 @cases("config", CAUTIOUS, tag)
 def test_random_histories_of_duels(config: parameters.RatingConfig, seed: int) -> None:
-    """Of five players who are far apart, or not, with pauses up to years."""
+    """Of five players, near to each other or far apart, with pauses of up to years."""
     rng = np.random.default_rng(seed)
     pool, rule = Pool(Ladder(rating=config)), stages.rule_of(config)
     skill = rng.normal(0.0, 10.0 ** rng.uniform(0.0, 3.0), 5)
@@ -112,11 +112,11 @@ LINES: Final = {
     "clubs": 3000, "cwl": 3000, "frc": 3000, "formula-one": 1200, "map-rando": 1600,
     "codeforces": 4,
 }  # fmt: skip
-"""The rounds of each file that are rated."""
+"""How many rounds of each file are rated."""
 
 
 def won_and_lost(rated: Rated) -> tuple[Flags, Flags]:
-    """(P,) whether each player's side is first alone, and last alone; entries come by place."""
+    """(P,) whether each player's side is alone first, and alone last. Entries come by place."""
     rounds = rated.rounds
     place = rounds.place.astype(np.int64)
     place[place == DID_NOT_FINISH] = np.iinfo(np.int64).max
@@ -142,7 +142,7 @@ def replayed(path: Path, config: parameters.RatingConfig, most: int) -> Iterator
 def test_shown_ratings_follow_results(
     shared: Path, config: parameters.RatingConfig, name: str
 ) -> None:
-    """Mu does, but for Elo-R (below); the rating where it is mu, else but for sigma's change."""
+    """Mu follows, except Elo-R's (below); the rating does as far as sigma's change allows."""
     path, rule, seen = shared / "data" / f"{name}.jsonl.gz", stages.rule_of(config), 0
     for rated in replayed(path, config, LINES[name]):
         numbers, (won, lost) = numbers_of(rated), won_and_lost(rated)
@@ -164,7 +164,7 @@ def test_shown_ratings_follow_results(
 
 
 RECORDED = 0.01
-"""The part of sigma by which the rounding of a record with a bounded history may change mu."""
+"""The part of sigma by which rounding the record of a bounded history may change mu."""
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ RECORDED = 0.01
 def test_what_the_record_rounds(
     shared: Path, history: int | Literal["full"], part: float, drift_per_day: float
 ) -> None:
-    """Who wins for certain may lose a small part of sigma by the rounding, and nothing without."""
+    """Rounding may take a small part of sigma from a certain winner; unrounded, nothing is lost."""
     config = msgspec.structs.replace(DRIFTING[1], history=history, drift_per_day=drift_per_day)
     exceptions = 0
     for rated in replayed(shared / "data" / "frc.jsonl.gz", config, 10**9):
@@ -189,7 +189,7 @@ def test_what_the_record_rounds(
 
 
 def mode_of_widened(header: Any, factors: Floats, eta2: float) -> float:
-    """The mode of an Elo-R belief (p, a, r) after a round's widening, without its evidence."""
+    """The mode of an Elo-R belief (p, a, r) that a round has widened, without its evidence."""
     narrower = 1.0 / math.sqrt(1.0 + eta2 / float(header["sigma"]) ** 2)
     count = int(header["count"])
     p, a = factors[:count, 0], factors[:count, 1] * narrower
@@ -206,7 +206,7 @@ def mode_of_widened(header: Any, factors: Floats, eta2: float) -> float:
 
 
 def test_elo_r_widens_before_a_round(shared: Path) -> None:
-    """mu stays between itself and the widened mode, on the side of the result."""
+    """No winner's mu is below both its old value and the widened mode, no loser's above both."""
     config = parameters.EloR(history="full")
     weight, limit = config.limits
     pool, reader, exceptions = Pool(Ladder(rating=config)), Reader(any_ladder(config)), 0

@@ -1,4 +1,4 @@
-"""A machine at its first poll; a module with another kind of machine has a `hand` of its own."""
+"""A machine at its first poll. A module about another kind of machine has its own `hand`."""
 
 import pytest
 

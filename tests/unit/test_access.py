@@ -1,4 +1,4 @@
-"""Settings of access: what they become and refuse; secrets; credential files; tables of rights."""
+"""Settings of access: what they become, what is refused; credential files; tables of rights."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def test_what_kafka_is_given() -> None:
-    """Protocol in any case, password and files; nothing that is not given, but `kafka_options`."""
+    """Protocol (in any case), password and files. What is not set is left to `kafka_options`."""
     assert options() == {}
     assert options(kafka_options={"security.protocol": "ssl"}) == {"security.protocol": "ssl"}
     given = {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET, "kafka_ssl_ca": "/ca.pem"}
@@ -77,7 +77,7 @@ def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:
     (connect, {"redis": "rediss://h:1/0", "redis_ca": "/no/ca.pem"}),
 ])  # fmt: skip
 def test_halves_are_refused(connects: Callable[..., object], given: dict[str, Any]) -> None:
-    """What would connect in another way than is meant. No error contains the password."""
+    """They would connect in another way than is meant. No error contains the password."""
     with pytest.raises(BadConfiguration) as refused:
         connects(Settings(**given))
     assert SECRET not in str(refused.value)
@@ -192,7 +192,7 @@ GIVEN = Credentials("ann", "given")
 
 
 def test_a_file_is_read_again(tmp_path: Path) -> None:
-    """Without the end of the line. While the file is absent or empty, the last contents count."""
+    """The line's end is left out. While the file is absent or empty, the last contents count."""
     file = tmp_path / "password"
     found = ChangingCredentials(GIVEN, password_file=str(file))
     for content, says in ((None, "no such file"), (b"", "empty"), (b"\xff", "not UTF-8")):
@@ -225,7 +225,7 @@ def test_a_changed_file_is_tried_at_once(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_certificate(tmp_path: Path) -> None:
-    """Of the first in the file, whatever stands before it; from 2050 on it is written otherwise."""
+    """It is that of the file's first certificate. From 2050 on it has another encoding."""
     authority, path = trustme.CA(), tmp_path / "chain.pem"
     for year in (2031, 2049, 2050, 2077):
         end = datetime(year, 2, 3, 4, 5, 6, tzinfo=UTC)

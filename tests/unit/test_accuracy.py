@@ -270,7 +270,7 @@ def test_entries_by_falling_rating_keep_their_order_where_it_is_equal(mu: list[f
 
 @cases("spread", [1.0, 1e-300])
 def test_all_in_one_bucket_but_one(spread: float) -> None:
-    """They are sorted by merging, since the crowd would take a minute by insertion."""
+    """They are sorted by merging, because an insertion sort of the crowd would take a minute."""
     rng = np.random.default_rng(5)
     mu = rng.permutation(np.append(rng.normal(0.0, spread, 300_000), 1e9 * spread))
     assert by_rating(mu).tolist() == np.argsort(-mu, kind="stable").tolist()
@@ -311,7 +311,7 @@ VALUES, WEIGHTS = RNG.normal(75.0, 5.0, 400), RNG.integers(2, 50, 400).astype(np
 
 
 def test_what_is_better_in_every_round_is_certain() -> None:
-    """Rounds are paired: a constant gap has no width; one that changes its sign is noise."""
+    """Rounds are paired: a constant gap has no width. A gap that changes its sign is noise."""
     same = scores(VALUES, WEIGHTS)
     assert difference(same, same, "pair_inversion") == Difference(0.0, 0.0, 0.0)
     found = difference(scores(VALUES + 0.5, WEIGHTS), scores(VALUES, WEIGHTS), "pair_inversion")
@@ -340,7 +340,7 @@ def test_heavy_rounds_count_more() -> None:
 
 
 def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each difference is what it is alone; where nothing was scored there is none."""
+    """Each difference is as if computed alone; there is none where nothing was scored."""
     one, other = (np.random.default_rng(seed).random((60, len(FIELDS))) for seed in (1, 2))
     one[:, FIELDS.index("pairs")] = 0.0
     alone = {measure: difference(one, other, measure) for measure in MEASURES}
@@ -404,7 +404,7 @@ KNOWN = 5  # A side is experienced if each of its members has played so many rou
 
 
 def by_openskill(path: Path, count: int) -> tuple[float, float, int]:
-    """By openskill: the mean -ln P(winner), % of experienced favourites who won, the rounds."""
+    """By openskill: the mean of -ln P(winner), % of experienced favourites who won, the rounds."""
     model: Any = peers.peer_module("openskill.models").ThurstoneMostellerFull(
         mu=0.0, sigma=25.0 / 3.0, beta=BETA, tau=TAU
     )

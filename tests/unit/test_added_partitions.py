@@ -1,4 +1,4 @@
-"""Partitions that are added while a process reads: it notices them, and nothing ignores them."""
+"""A reading process notices partitions that are added, and ignores none of them in what it does."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -37,7 +37,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
 
 
 class Kafka:
-    """What an Admin says, if every topic has the partitions of one, and all is rated."""
+    """An Admin's answers, if every topic has as many partitions as one, and all is rated."""
 
     def __init__(self, topic: Topic) -> None:
         self.topics, self._topic = topics.Topics("rounds", "parts", "changed", "no", "notes"), topic
@@ -67,12 +67,12 @@ class Kafka:
 
 
 def kafka_place() -> KafkaPlace:
-    """The place of the topics. No server is asked."""
+    """The place of the topics. It asks no server."""
     return KafkaPlace(Settings(kafka="127.0.0.1:1"), 1.0)
 
 
 def test_who_watches_gets_each_record_once(topic: Topic) -> None:
-    """And all of added partitions, once Kafka says that they are there."""
+    """So they do from partitions that are added, once Kafka shows that they exist."""
     for from_start in (True, False):
         topic.partitions = [records(0, 2)]
         topic.away = True
@@ -98,7 +98,7 @@ def test_who_watches_gets_each_record_once(topic: Topic) -> None:
 def test_rejections_of_added_partitions_are_read(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them: the look back is for partitions that were there. Positions are of all."""
+    """All of them are read, without a look back from the end. Positions are of all partitions."""
     monkeypatch.setattr(reader, "REJECTIONS_BACK", 1)
     topic.partitions = [rejections(0, 2)]
     seen, positions, at = list[tuple[int, int]](), list[list[int]](), list[int]()
@@ -134,7 +134,7 @@ def test_progress_is_that_of_all_shards(topic: Topic) -> None:
 
 
 def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
-    """A player's earlier rounds are in another shard's partition. What was settled stays so."""
+    """A player's earlier events are in another partition. What was settled stays settled."""
     settled = Settled()
     settled.observe(WorkersProgress([5], [2], [2], [7], [0]))
     assert settled.needed(0, 4, [0]) == {0: 7} and settled.read([7], [0]) == [5]
@@ -150,7 +150,7 @@ def test_an_answer_needs_the_events_of_old_and_of_new_shards() -> None:
 
 @in_a_loop
 async def test_a_client_gets_the_events_of_added_partitions() -> None:
-    """Ids are of all partitions, older ids stay good; a gap in the reading sends a reset."""
+    """Ids name all partitions, and older ids stay valid. A gap in the reading sends a reset."""
     hub = Hub()
     hub.begin([0])
     old = Followed(hub)

@@ -1,4 +1,4 @@
-"""What two ladders files have in common; and the bucket that rejections fill."""
+"""What two ladders files have in common, and the bucket that rejections fill."""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
     ([], ["3:a"], 3),
 ])  # fmt: skip
 def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) -> None:
-    """The first offset at which the record differs from our file, which may have later changes."""
+    """It is the first offset at which the record differs from our file, which may go further."""
     assert first_contradiction(own, in_log) == offset
     assert continues(own, in_log) == (offset == math.inf and len(own) > len(in_log) > 0)
     beyond = int(own[len(in_log)][0]) if len(own) > len(in_log) else math.inf
@@ -42,7 +42,7 @@ def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) 
 
 
 def test_fingerprints_differ_with_every_parameter() -> None:
-    """A named ladder with the template's parameters has its fingerprint, with others another."""
+    """A named ladder has the template's fingerprint only if it has the template's parameters."""
     ladders = Ladders(ladders={"*": Ladder(rating=OLD), "a": Ladder(rating=OLD)})
     assert ladders.history("a") == ladders.history("any")
     assert Ladders(ladders={"a": Ladder(rating=NEW)}).history("a") != ladders.history("a")
@@ -72,7 +72,7 @@ def test_objections_are_remembered_for_a_while() -> None:
 
 
 def test_an_estimator_at_odds_waits() -> None:
-    """Rounds from the offset on wait. It says so, looks again, and goes on when files agree."""
+    """Rounds from the offset on wait. The estimator reports it, and continues once files agree."""
     observer, ladders = Recorder(), changing(1)
     ladders.ladders["ladder-1"] = Ladder(rating=OLD)
     hand = ByHand(Estimator(ladders, 2, ANYWHERE, observer=observer, cache_bytes=0).run())
@@ -109,7 +109,7 @@ def _until_agree(hand: ByHand) -> Agree:
 
 
 def test_a_partition_rests_until_the_bucket_has_leaked() -> None:
-    """After a burst, for as long as the rest takes; no other does, nor one that is gained again."""
+    """After a burst it rests until then. Others do not rest, nor does one that is gained again."""
     limiter = RejectionLimiter(2.0)
     for _ in range(int(2.0 * BURST_S)):
         limiter.rejected(0, 100.0)

@@ -1,4 +1,4 @@
-"""Each alert fires when it should, and not before (`promtool test rules`); the dashboard."""
+"""Each alert fires when it should, and not before (by `promtool test rules`). The dashboard."""
 
 import json
 import re
@@ -36,7 +36,7 @@ A = JOB | {"instance": "a"}
 
 @dataclass(frozen=True)
 class Case:
-    """What is scraped each minute. The alert fires at `fires`, with these labels, only."""
+    """Series, a value a minute. The alert fires at minute `fires`, with these labels only."""
 
     not_yet: int
     fires: int
@@ -278,7 +278,7 @@ def test_an_alert_says_what_to_do() -> None:
 
 
 def test_rules_are_valid() -> None:
-    """Prometheus and its lint read them. Recorded names are level:metric:operations."""
+    """Prometheus and its linter accept them. Recorded names are level:metric:operations."""
     done = run_promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULES))
     assert done.returncode == 0, done.stdout + done.stderr
     for rule in (each for each in rules() if "record" in each):
@@ -287,7 +287,7 @@ def test_rules_are_valid() -> None:
 
 
 def test_panels_show_what_is_watched() -> None:
-    """Rare rejections are shown by the minute; seeds and the door in their rows."""
+    """Rare rejections are shown per minute. Seeds and the door have panels in their rows."""
     shown = {panel.title: panel for panel in panels("1m")}
     rejections = shown["Rejections by code"]
     assert rejections.unit == "cpm"

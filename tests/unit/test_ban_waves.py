@@ -51,7 +51,7 @@ def steps_of(job: CorrectionJob, driver: LocalDriver) -> int:
 def test_a_wave_of_10_000_is_validated_in_parts_and_looks_at_its_own_rounds(
     monkeypatch: pytest.MonkeyPatch, *, seeded: bool
 ) -> None:
-    """Each verdict looks at its own player's rounds alone, and others have their turn."""
+    """Each verdict looks at its own player's rounds alone, and others are rated in between."""
     players, log = 10_000, Log(1, 1)
     for i in range(0, players, MOST_PLAYERS if seeded else 2):
         if seeded:
@@ -158,7 +158,7 @@ def batched(log: Log, number: int) -> int:
 
 
 def test_refused_corrections_of_a_queue_take_one_pass() -> None:
-    """The first one reads the log; those queued behind it are validated in the same pass."""
+    """The first one reads the log. The queued ones behind it are validated in the same pass."""
     for kind in (plain, of_a_player, elsewhere, batched):
         crowd = Crowd()
         for i in range(30):
@@ -174,7 +174,7 @@ def test_refused_corrections_of_a_queue_take_one_pass() -> None:
 
 
 def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:
-    """What applies it is recorded with them, so the next one does not reject it once more."""
+    """The end of the batch is recorded with them, so the next one does not reject it once more."""
     crowd = Crowd()
     duel(crowd.log, 0, "a", "b")
     crowd.work()
@@ -190,7 +190,7 @@ def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:
 
 
 def test_what_waits_for_one_record_is_recorded_together() -> None:
-    """1,000 removals take a few messages; those of another ladder, or behind a round, more."""
+    """1,000 removals take a few messages. Those of other ladders or behind a round are separate."""
     crowd = Crowd()
     for i in range(0, 1_000, 2):
         duel(crowd.log, i, f"p-{i}", f"p-{i + 1}")
@@ -232,7 +232,7 @@ def test_with_a_checkpoint_what_is_not_there_takes_no_pass_from_the_start() -> N
 
 
 def test_what_is_accepted_in_a_queue_counts_for_what_is_behind_it() -> None:
-    """Of three that void a round the first counts. The last one's player has no round left."""
+    """Of three that void one round the first counts. The last one's player has no round left."""
     crowd = Crowd()
     for i in range(3):
         duel(crowd.log, i, f"a-{i}", f"b-{i}")

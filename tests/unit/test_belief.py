@@ -40,7 +40,8 @@ def rated(season: list[float], rho: float, kept: int = 0) -> Beliefs:
 
 
 def test_all_and_no_momentum() -> None:
-    """rho = inf keeps the last factor; 0 fills no Gaussian; else part kappa^rho stays itself."""
+    """rho = inf keeps only the last factor; 0 moves nothing into the Gaussian; between them a part
+    kappa^rho of each factor stays logistic."""
     beliefs = rated([1700.0, 1200.0, 1900.0], math.inf)
     assert beliefs.header["count"][0] == 1
     assert beliefs.factors[0, 0, 0] == 1900.0
@@ -69,7 +70,7 @@ def test_at_most_k_factors_are_kept() -> None:
 
 
 def test_what_changes() -> None:
-    """mu and sigma before the round are kept; no other field, and nobody who is not in `rows`."""
+    """mu and sigma from before the round are stored. No other field or row changes."""
     beliefs, fresh = newcomers(3, 2, 1500.0, 350.0), newcomers(3, 2, 1500.0, 350.0)
     who, no = np.array([1]), np.zeros(1, int)
     belief.update(beliefs.header, beliefs.factors, who, row(1900.0), np.ones(1), no)

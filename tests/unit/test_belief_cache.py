@@ -60,7 +60,7 @@ def sent(hand: ByHand, *offsets: int) -> list[bytes]:
 
 
 def test_next_round_does_not_wait(hand: ByHand) -> None:
-    """Nobody asks the store for its player; the parts are those of a worker that waited."""
+    """The store is not asked for its player; the parts are those of a worker that waited."""
     rounds = [a_round(i, ZERO[0], ZERO[1 + i]) for i in range(3)]
     rounds.append(a_round(3, ZERO[0], ZERO[1]))
     owning(hand, 0)
@@ -189,7 +189,7 @@ def test_fingerprints_that_collide_let_nobody_pass(monkeypatch: pytest.MonkeyPat
 
 @cases("record, sent", [(b"\x63" + bytes(200), False), (None, True)])
 def test_priors_that_do_not_count(record: bytes | None, sent: bool) -> None:
-    """A record of another version in the shard; a pending part with a cached fingerprint."""
+    """The shard has a record of another version, or a part with this fingerprint is pending."""
     pending, progress = pending_of([2]), Progress(3)
     order, cuts = pending.by_shard
     if sent:

@@ -86,7 +86,7 @@ def report(path: Path) -> Path:
 
 
 def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Named by file and cut, with differences to each peer; the chosen system is in bold."""
+    """It has the file's name and cut, and differences to each peer. The chosen system is bold."""
     assert bench.main([str(report(tmp_path / "games.json"))]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     (row,) = made([msgspec.json.decode(line)], THEN)
@@ -138,7 +138,7 @@ def test_latencies() -> None:
 
 
 class Starved:
-    """A feeder's clock and producer: handing a round over takes 2 s, and it is rated at once."""
+    """A feeder's clock and producer. To submit a round takes 2 s, and it is rated at once."""
 
     def __init__(self) -> None:
         self.now_s = 10.0
@@ -162,7 +162,7 @@ class Starved:
 
 
 def test_a_starved_feeder_is_not_forgiven() -> None:
-    """A late round was due by the schedule: the delay is latency, and the load is not smaller."""
+    """A late round was due by the schedule: its delay is latency, and the load is as asked for."""
     starved: Any = Starved()
     rounds = [made_round(f"r{i}", "x", ["a", "b"]) for i in range(5)]
     due_s, end_s = feed(starved, "", rounds, 2.0, lambda: None, starved)

@@ -1,4 +1,4 @@
-"""Rounds in waves, players as rows. (Their bytes: `property/test_rebuilt_seeds.py`.)"""
+"""Rounds are rated in waves, players as rows. (`property/test_rebuilt_seeds.py` compares bytes.)"""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ OTHER = EloMMR(weight_limit=0.1, sigma_limit=60.0, rho=0.5, drift_per_day=2.0, i
 
 
 def a_round(offset: int, rng: random.Random) -> Record:
-    """Of any ladder: some unfinished, or all; some tied, or all; some teams."""
+    """A round of any ladder. Some or all are unfinished, some or all tie, and some are teams."""
     names = rng.sample([f"p{i}" for i in range(40)] + ["Straße", "a\nb", "0/p1"], rng.randint(2, 9))
     places = [rng.choice([0, 1, 2, 2, 3, 4]) for _ in names]
     if rng.random() < 0.1:
@@ -56,7 +56,7 @@ def test_as_early_as_may_be() -> None:
 
 
 def test_waves() -> None:
-    """A wave has rounds of the same parameters, and so has a call of waves in a row."""
+    """All rounds of a wave have the same parameters, and so have successive waves in one call."""
     waves = arranged(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
     assert [wave.rounds.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
     assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]

@@ -56,7 +56,7 @@ def after(change: Change, *players: str, ladder: str = "a") -> StoredShard:
 
 
 def test_newcomers() -> None:
-    """A record and an event for each row; the position says which call it was."""
+    """Each row gives a record and an event. The position says which call it was."""
     change = applied(nothing(3), part((5, "ab"), (6, "c")), end=1)
     assert change.rows == change.fresh == 3
     assert change.position == Position(1, 0, b"\xe0", tail=0)
@@ -74,7 +74,7 @@ def test_newcomers() -> None:
 
 
 def test_an_event_carries_its_rounds_trace() -> None:
-    """Also one that is built again after a crash. Its value does not depend on the trace."""
+    """So does one that is built again after a crash. Its value does not depend on the trace."""
     unannounced = part((5, "a"), (6, "b"))
     traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
     rounds = zip(unannounced.rounds, traces, strict=True)
@@ -146,7 +146,7 @@ def test_a_whole_event() -> None:
 
 
 def test_whose_events_are_published() -> None:
-    """Those who are chosen, in order, each with an id that no round's event can have."""
+    """Those of the chosen players, in order, each with an id that no round's event can have."""
     events, changed = published(chosen=np.array([False, True, False, True]))
     assert [each.player for each in changed] == ["b:b", "%"]
     assert [each.key for each in events] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]

@@ -1,4 +1,4 @@
-"""What chaos counts: it would notice a rating that is lost, doubled or wrong."""
+"""What chaos counts: ratings that are lost, doubled or wrong would be noticed."""
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ DUE = {("l", "p"): {"r1": 1, "r2": 2, "r3": 3}, ("l", "q"): {"r3": 1}}
 def change(
     number: int, player: str = "p", *, of: int = 0, event_id: str = "", mu: float = 0.0
 ) -> RatingChanged:
-    """A player's change after this many rounds, each of which gains a point."""
+    """The event of a player after so many rounds, each of which gains a point."""
     round_id = f"r{of or number}"
     return RatingChanged(
         event_id=event_id or f"l:{round_id}:{player}", ladder="l", player=player,
@@ -89,7 +89,7 @@ HANGING_CALL = "stream-rater: updater: in a call that does not return\n"
 
 
 def test_why_a_worker_ended() -> None:
-    """The last line says it. A traceback, a signal and an unknown reason are violations."""
+    """The last line says why. A traceback, a signal and an unknown reason are violations."""
     for log in (HANGING_CALL, "Timeout (0:00:09.500000)!\nThread 0x7f (most recent call first):\n"):
         assert why_ended(1, "{}\n" + log) == "a call that does not return"
     for code, log in (

@@ -1,4 +1,4 @@
-"""What commands say of files, good and bad, and on a terminal how far a file is read."""
+"""What commands report about good and bad files, and on a terminal, how far a file is read."""
 
 import csv
 import gzip
@@ -203,7 +203,7 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command
 def test_rate_takes_the_ladders_file_of_the_environment(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the service does; an option takes precedence, and a missing file is an error."""
+    """As the service does. An option takes precedence, and a missing file is an error."""
     words, ladders = ["rate", lines(tmp_path / "a.jsonl", ROUNDS[:1])], tmp_path / "l.toml"
     ladders.write_text(
         '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.3\nsigma_limit = 50\n'
@@ -231,7 +231,7 @@ def a_screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In per cent, to the end. A pipe, or what is too short for gzip, is asked for no size."""
+    """The progress is in per cent, to the end. A pipe or what is too short for gzip has no size."""
     rounds = [as_json(round_id=f"r{i}") for i in range(5000)]
     text, path = b"\n".join(rounds) + b"\n", tmp_path / "a.jsonl"
     for packed in (False, True):
@@ -248,7 +248,7 @@ def test_a_file_is_read_with_a_total(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rated records of all, then the compared beliefs of all, with the time that is left."""
+    """First the rated records of all, then the compared beliefs of all, with the time left."""
     rounds = [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(200)]
     screen, log = a_screen(monkeypatch), list(records_of(rounds))
     compare(LogReader(ListedRecords(log, 50), {0: len(log)}), ANY_LADDER, 10, 0, 1, no_beliefs)
@@ -271,7 +271,7 @@ def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> No
 
 
 def test_rate_has_three_forms_and_a_database(tmp_path: Path, config: Path) -> None:
-    """All have the same players in the same order. A terminal gets a table, a pipe JSON."""
+    """All have the same players in the same order. A terminal gets a table, a pipe JSON lines."""
     words = ["rate", str(lines(tmp_path / "a.jsonl", ROUNDS)), "--config", str(config)]
     rows = [json.loads(line) for line in done(*words).splitlines()]
     assert done(*words, "--format", "json") == done(*words)

@@ -193,7 +193,7 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
 
 
 def test_what_tune_writes_is_what_it_compared(write: Write, tmp_path: Path) -> None:
-    """`evaluate` has the log loss that `tune` showed; what did not help is left out."""
+    """`evaluate` gives the log loss that `tune` showed. Numbers that did not help are left out."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
     poor = write("poor.json", {"system": "glicko", "beta": 900, "sigma_drift": 5})
     result = run("tune", file, "--config", poor, "--trials", "12", "--workers", "1", "--out", out)
@@ -290,7 +290,7 @@ def test_evidence_writes_a_report_of_every_part(
 def test_evidence_says_who_farms(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The paper's player, also the first one of a file; else a made-up one, with the reason."""
+    """The paper's player, or a file's first one; else a made-up player, with the reason."""
     monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
     some, out = rounds(60), tmp_path / "out"
     text = msgspec.json.encode(some).decode()
@@ -313,7 +313,7 @@ def test_evidence_says_who_farms(
 
 
 def test_evidence_is_no_part_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere than in a checkout the command says so; its help leads to the laboratory's."""
+    """Outside a checkout the command says so; its help refers to the laboratory's."""
     helps = CliRunner().invoke(command.evidence, ["--help"]).output
     for word in (*PARTS, "--cut", "--teams", "--rounds", "games.json", "openskill.py"):
         assert word in helps

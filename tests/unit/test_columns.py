@@ -1,4 +1,4 @@
-"""Columns: a number by player, the bounded table of records, and columns of what travels."""
+"""Columns: a number for each player, the bounded table of records, and columns of messages."""
 
 from random import Random
 from typing import Any
@@ -178,7 +178,7 @@ def test_a_fingerprint_is_not_taken_for_the_player() -> None:
 
 
 def test_one_entry_of_a_fingerprint_and_none_that_is_older() -> None:
-    """Of two with one fingerprint the last is stored. A too long record leaves no older one."""
+    """Of two with one fingerprint the last is stored. One that is too long deletes the older."""
     table = RecordTable(MIB)
     put(table, 1, 7, "ann", "of ann")
     put(table, 1, 7, "bob", "of bob")
@@ -190,7 +190,7 @@ def test_one_entry_of_a_fingerprint_and_none_that_is_older() -> None:
 
 
 def test_slots_grow_with_the_records_within_the_memory() -> None:
-    """Longer entries find room later, unless their slots would take too much memory."""
+    """Longer entries find room later, unless longer slots would take too much memory."""
     table = RecordTable(MIB)
     for size in (10, 200, 500, 1000):
         put(table, 1, size, "ann", "x" * size)
@@ -223,7 +223,7 @@ def test_entries_are_forgotten() -> None:
 
 
 def test_what_was_used_last_stays() -> None:
-    """A full set drops what was not used for longest; asking who may be there is no use."""
+    """A full set drops the entry that was unused for longest. Asking who may be there is no use."""
     table = RecordTable(record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT))
     for each in range(1, record_table.WAYS + 1):
         put(table, 1, each, str(each), "r")
@@ -268,7 +268,7 @@ records = st.lists(st.none() | st.binary(max_size=4), max_size=6)
 
 @given(st.lists(records, min_size=1, max_size=4), st.randoms())
 def test_a_column_is_its_records(each: list[list[bytes | None]], random: Random) -> None:
-    """An empty record is not an absent one, however columns are joined, taken or replaced."""
+    """An empty record is not an absent one, whether columns are joined, taken or replaced."""
     whole = [record for one in each for record in one]
     count = len(whole)
     joined = RecordColumn.joined([RecordColumn.of(one) for one in each])
@@ -363,7 +363,7 @@ def test_every_column_follows_its_round(
 
 
 def test_nothing_is_one_object_and_names_may_stay_away() -> None:
-    """No rounds are joined or taken as one object; in the laboratory rounds have no names."""
+    """Columns without rounds are one object. In the laboratory, rounds have no names."""
     assert PendingRounds.concat([]) is NO_ROUNDS is PendingRounds.concat([NO_ROUNDS, NO_ROUNDS])
     pending = pending_of([[1, 2], [1, 1]])
     assert PendingRounds.concat([NO_ROUNDS, pending]) is pending

@@ -1,4 +1,4 @@
-"""The pages for those who move in, as they stand: all commands and blocks print what they show."""
+"""The pages for those who come from elsewhere: all commands and blocks print what is shown."""
 
 import os
 import re
@@ -28,7 +28,7 @@ OPENSKILL = "build/openskill/bin/python build/export.py"
 
 
 def runnable(text: str, printed: str) -> str:
-    """A block's script without what is not run; the page's table stands for openskill.py."""
+    """A block's script without what is not run. The table on the page stands for openskill's."""
     lines = [each for each in text.splitlines() if not each.startswith(NOT_RUN)]
     given = f"cat > build/players.csv <<'END'\n{printed}END"
     return "\n".join(given if each == OPENSKILL else each for each in lines)
@@ -42,7 +42,7 @@ def runnable(text: str, printed: str) -> str:
 def test_the_page_works_as_it_stands(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Block by block, in one shell and one Python, in a folder that looks like the tree."""
+    """Blocks run in order, in one shell and one Python, in a folder that looks like the tree."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build").mkdir()
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")

@@ -1,4 +1,4 @@
-"""One process compiles kernels while others wait and say so; or several do, and report to one."""
+"""One process compiles kernels while others wait and report that; or several do, for one."""
 
 import io
 import os
@@ -83,7 +83,7 @@ def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_a_kernel_is_compiled_once(tmp_path: Path, recorder: Recorder) -> None:
-    """And is there for others: what is in the cache is loaded without a word and without a lock."""
+    """Other processes then load it from the cache, silently and without a lock."""
     cache = compiling.SharedCache(Cache(tmp_path), "k")
     assert cache.load_overload((), None) is None
     cache.save_overload((), "ours")
@@ -145,7 +145,7 @@ def season(stream: io.StringIO, seconds: int) -> list[str]:
 
 
 def test_progress_is_reported_now_and_then() -> None:
-    """In lines; on a terminal in one, which is gone at the end; nothing if nothing takes long."""
+    """In lines, but on a terminal in one, which vanishes at the end. What is quick is silent."""
     assert season(io.StringIO(), 2) == []
     assert season(io.StringIO(), 14) == [
         "compiling kernel 3, once for each release: stage (2 s so far)",
@@ -160,7 +160,7 @@ def test_progress_is_reported_now_and_then() -> None:
 def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On what is stderr then, by one watcher. A command's replaces it; the service logs."""
+    """On the present stderr, by one watcher. A command has its own; the service logs it."""
     monkeypatch.setattr(compiling, "watchers", some := list[compiling.Watcher]())
     for _ in range(2):
         compiling.in_notebook()
@@ -195,7 +195,7 @@ def part(folder: Path, name: str) -> None:
 def test_parts_are_done_by_other_processes(
     tmp_path: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each once, reported here. An error is raised; if one is killed, this one goes on alone."""
+    """Each is done once and reported here. An error is raised; if one is killed, this goes on."""
     names = [f"kernel {number}" for number in range(5)]
     side_by_side([partial(part, tmp_path, name) for name in names], 2)
     assert sorted(each.name for each in tmp_path.iterdir()) == names
@@ -214,7 +214,7 @@ def killed() -> None:
 
 
 def test_every_part_is_warm_afterwards(recorder: Recorder) -> None:
-    """What is compiled for the usual systems is all that their parts need."""
+    """What is compiled for the usual systems includes all that their parts need."""
     parts = list(parts_for(USUAL))
     for each in parts:
         each()

@@ -53,7 +53,7 @@ def refusal(action: Callable[..., Any], *given: Any) -> str:
 
 
 def test_ladders(write: Write) -> None:
-    """A named ladder has its own parameters and limits, others the template's; in JSON the same."""
+    """A named ladder has its own parameters and limits, others the template's; so it is in JSON."""
     ladders = files.read_ladders(write("ladders.toml", LADDERS))
     eu, other = ladders.find("ranked-eu"), ladders.find("casual")
     assert eu is not None and other is not None
@@ -151,7 +151,7 @@ def test_a_bad_rating_file(write: Write) -> None:
 
 
 def test_bad_ladders(write: Write) -> None:
-    """Unknown fields and bad values are refused anywhere; so is no file, or a folder."""
+    """Unknown fields and bad values are refused anywhere. So is a missing file, or a folder."""
     for old, new, place in (
         ("max_entries = 12", "max_entries = 1",
          "ladder 'ranked-eu': Expected `int` >= 2 - at `$.limits.max_entries`"),
@@ -182,7 +182,7 @@ def test_settings_from_the_environment() -> None:
 
 
 def test_a_misspelt_setting_is_refused(write: Write) -> None:
-    """With the nearest variable's name, in the file too; a bad value names its field."""
+    """The nearest variable's name is given, in the file, too. A bad value names its field."""
     for wrong, nearest in (
         ("SHARD", "SHARDS"), ("KAFKA_SERVERS", "KAFKA"), ("LOGLEVEL", "LOG_LEVEL"),
         ("shards", "SHARDS"),
@@ -197,7 +197,7 @@ def test_a_misspelt_setting_is_refused(write: Write) -> None:
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
-    """What both set, the environment decides. Without a file, ladders have the defaults."""
+    """Where both set something, the environment counts. Without a file, ladders have defaults."""
     path = write("s.toml", 'shards = 4\npartitions = 3\n[kafka_options]\n"socket.nagle" = "1"')
     found = files.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
     assert found == Settings(shards=12, partitions=3, kafka_options={"socket.nagle": "1"})

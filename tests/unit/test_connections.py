@@ -64,7 +64,7 @@ def test_if_all_are_busy_the_new_one_is_closed() -> None:
 
 
 def test_an_address_makes_room_for_itself() -> None:
-    """Beyond an address' limit its own oldest is closed; other addresses are not counted."""
+    """Beyond its limit an address loses its own oldest connection. Others are not counted."""
     there, causes = connections(10, 2)
     some = opened(there, "b1", "a1", "a2", "c1", "a3")
     assert closed(*some) == ["a1"] and causes == ["address"]

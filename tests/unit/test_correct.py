@@ -1,4 +1,4 @@
-"""`correct`: the event of each word, its refusals, where it goes. `submit`: a file's lines."""
+"""`correct`: the event of each word, its refusals, where it is sent. `submit`: a file's lines."""
 
 import json
 import random
@@ -196,7 +196,7 @@ RESET = a_correction("player-reset", ladder="m", round_id="s2", at=day(1), playe
 
 
 def test_seeds_and_corrections_are_sent_as_such(kafka: Sent, tmp_path: Path) -> None:
-    """In their places, as the line says, under ladder and kind; the count says how many."""
+    """In their places in the file, by ladder and kind. The count says how many there were."""
     for lines, says in (
         ([SEED, ROUND, RESET], "1 round and 2 seeds sent\n"),
         ([ROUND, *CORRECTIONS, ROUND], "2 rounds and 6 corrections sent\n"),
@@ -315,7 +315,7 @@ BEFORE: list[Line] = [
 def test_it_is_the_difference_of_two_ratings(
     tmp_path: Path, words: str, lines: list[Line], before: list[Line]
 ) -> None:
-    """Of the file with the correction and without, bit for bit, after other corrections, too."""
+    """It is that of the file with and without the correction, bit for bit, after others, too."""
     log = [*season(), *before, *season(7, "other")]
     file = written(tmp_path / "a.jsonl", log)
     longer = written(tmp_path / "b.jsonl", [*log, *lines])
@@ -335,7 +335,7 @@ def test_it_is_the_difference_of_two_ratings(
 
 
 def test_who_is_gone_comes_first(tmp_path: Path) -> None:
-    """Then the largest difference; the last line counts all. If nobody moves, there is no table."""
+    """The largest difference is next; the last line counts all. Without moves there is no table."""
     file = written(tmp_path / "a.jsonl", season())
     played = sum("p2" in json.dumps(each) for each in season())
     result = run("correct", "remove", "l", "p2", "--dry-run", "--file", file, "--top", "3")
@@ -368,7 +368,7 @@ def test_a_rejection_is_reported_by_its_code(tmp_path: Path, words: str, reporte
 
 
 def test_of_a_wave_each_rejection_is_reported(tmp_path: Path) -> None:
-    """The others are shown; exit code 1. What waits and would be rejected is no failure."""
+    """The others are shown, with exit code 1. A deferred one that is rejected is no failure."""
     file = written(tmp_path / "a.jsonl", season())
     result = run("correct", "remove", "l", "p1", "no", "never", "--dry-run", "--file", file)
     assert result.exit_code == 1 and "10 of 10 players would move" in result.stdout
@@ -404,7 +404,7 @@ def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_live_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part gives no ratings; nor does another ladders file than the workers'."""
+    """A part of a log gives no ratings, nor does a ladders file that is not the workers'."""
     home = partition_of("l", 3)
     place = an_empty_place(partitions=3)
     place.log.rounds[home].start = 5

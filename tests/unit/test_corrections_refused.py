@@ -55,7 +55,7 @@ def verdicts(ladders: Ladders, lines: list[Line] = LINES) -> dict[int, str]:
 
 
 def test_the_offset_of_a_correction_decides() -> None:
-    """The next accepted one applies deferred ones, however many are refused between."""
+    """The next accepted one applies deferred ones, however many are refused in between."""
     assert verdicts(ladders_of()) == {5: "already-voided", 7: "unknown-round"}
     assert verdicts(ladders_of(first="refused")) == dict.fromkeys(range(2, 9), CODE)
     assert verdicts(ladders_of((3, "refused"))) == dict.fromkeys(range(3, 9), CODE)

@@ -84,7 +84,7 @@ def test_what_is_right_is_verified(path: Path, ladders: Path) -> None:
 def test_a_belief_that_was_edited_by_hand_is_found(
     path: Path, how: str, counts: str, monkeypatch: pytest.MonkeyPatch, *, large: bool
 ) -> None:
-    """Changed, missing, or one too many; of a large file in a copy, which does not stay."""
+    """It may be changed, missing or superfluous. A large file is compared in a temporary copy."""
     if large:
         monkeypatch.setattr(reading, "LARGE", 10)
     merged(path)
@@ -101,7 +101,7 @@ def test_a_belief_that_was_edited_by_hand_is_found(
 def test_a_sample_of_the_ladders_is_verified(
     path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With corrections, on several cores. Faults are found there only, and it says so."""
+    """With corrections, on several cores. Faults of other ladders are not found; it says so."""
     for no_share in ("0", "1.1", "-0.5"):
         result = run("verify", "--data", path, "--sample", no_share)
         assert result.exit_code == 2 and "--sample" in result.stderr
@@ -148,7 +148,7 @@ def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> Non
 def test_log_and_ratings_are_read_at_one_instant(
     path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the process writes during this, which waits for readers when it ends."""
+    """Whatever the process writes in that time. A process that ends waits for readers."""
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     wanted = {0: PlayerColumn.of([("duels", player) for player in PLAYERS])}
     with closing(reading.DataFile(path)) as file:
@@ -201,7 +201,7 @@ def test_changes_are_followed(path: Path, ladders: Path, monkeypatch: pytest.Mon
 
 
 def test_readers(path: Path) -> None:
-    """Rejections with code and place; predictions, tuning and a dry run: nothing is written."""
+    """Rejections with code and place; predictions, tuning and a dry run. None of them writes."""
     line = done("rejected", "--data", path, "--from-start", "--count", "1")
     assert "duplicate-round" in line and "r3" in line and "round-completed partition" in line
     found = json.loads(done("rejected", "--data", path, "--from-start", "--count", "1", "--json"))
@@ -239,7 +239,7 @@ def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path)
 
 @pytest.mark.parametrize("corrections", [False, True])
 def test_lost_ratings_are_computed_again(path: Path, ladders: Path, *, corrections: bool) -> None:
-    """Whatever happened to them. The process goes on with the events of no loss."""
+    """Whatever was lost, the process continues with the events that it would have had."""
     if corrections:
         done("correct", "void", "duels", "r3", "--data", path)
         done("correct", "remove", "duels", "p7", "--batched", "--data", path)
@@ -321,8 +321,7 @@ def test_wrong_new_ratings_change_nothing(path: Path, monkeypatch: pytest.Monkey
 def test_an_id_is_erased(
     path: Path, ladders: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in no byte of the file or of its indexes; ratings and offsets stay; the process goes
-    on as before."""
+    """It is in no byte of the file or of its indexes. Ratings and offsets stay; rating goes on."""
     done("correct", "void", "duels", "r3", "--data", path)
     done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
     submit(path, [a_round(n, "gertrude", "p1", round_id=f"g{n}", ladder="duels") for n in range(3)])
@@ -377,7 +376,7 @@ def test_what_cannot_be_erased_is_refused(
 
 
 def test_a_backup_is_whole(path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that was rated by then; it replaces no file, and after a failure there is none."""
+    """It has all that was rated by then, and replaces no file. A failure leaves none."""
     to = path.with_name("backup.db")
     with rating(path, ladders):
         text = done("backup", path, to)

@@ -62,7 +62,7 @@ def test_a_file_keeps_its_partitions(path: Path) -> None:
 
 
 def test_only_its_user_can_read_it(path: Path) -> None:
-    """Nor what is beside it. Rights that were given later are kept when it is replaced."""
+    """So it is with files beside it. Rights that were given later survive its replacement."""
     with closing(Database.open(path)) as database:
         database.connection.execute("INSERT INTO meta VALUES ('any', 'thing')")
         with data_file(str(path)) as file:
@@ -89,13 +89,13 @@ except Unrecoverable as error:
 
 
 def opened_elsewhere(path: Path) -> "subprocess.CompletedProcess[str]":
-    """What another process says that opens a data file."""
+    """What another process prints when it opens a data file."""
     words = [sys.executable, "-c", OPEN_IT, str(path)]
     return subprocess.run(words, check=False, capture_output=True, text=True, timeout=HANGS_S)
 
 
 def test_a_second_process_learns_who_has_the_file(database: Database, path: Path) -> None:
-    """In one line: the process, the host and the time. Afterwards it may open the file."""
+    """It gets one line with the process, the host and the time. Later it may open the file."""
     found = opened_elsewhere(path)
     assert found.returncode == 1
     holder = rf"process {os.getpid()} on \S+ since 20\S+"
@@ -108,7 +108,7 @@ def test_a_second_process_learns_who_has_the_file(database: Database, path: Path
 
 
 def test_files_that_are_not_ours(path: Path) -> None:
-    """A newer format, another program's file, anything else: refused, named and left as it is."""
+    """A newer format, another program's file, anything else: it is refused by name, and stays."""
     with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
         connect_reader(path)
     assert not path.exists()
@@ -205,7 +205,7 @@ def test_parts_that_may_be_needed_again_stay(path: Path) -> None:
 
 
 def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
-    """Nothing of it is there, whatever goes on after the failure; the next turn works."""
+    """Nothing of the turn is there, whatever follows the failure. The next turn works."""
     log = SqliteLog(database)
     with database.turn():
         log.submit(0, b"before")
@@ -227,7 +227,7 @@ def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
 
 
 def test_an_effect_outside_of_a_turn_is_one_transaction(database: Database) -> None:
-    """However many writes it has."""
+    """It is one however many writes it has."""
     statements = list[str]()
     worker = estimator_worker(SqliteLog(database), SqliteStore(database))
     database.connection.set_trace_callback(statements.append)
@@ -236,7 +236,7 @@ def test_an_effect_outside_of_a_turn_is_one_transaction(database: Database) -> N
 
 
 def test_ladder_events_are_read_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To read thousands at each round would take too long. What is taken back is forgotten."""
+    """Reading thousands at each round would take too long. A rollback is forgotten, too."""
     log, read = SqliteLog(database), list[bytes]()
     of_log = LadderLog.read
 
@@ -323,7 +323,7 @@ for number in range(1_000_000):
 
 
 def test_a_killed_process_loses_nothing(path: Path) -> None:
-    """It dies within a transaction that is partly in the log. All that was committed is there."""
+    """It is killed in a transaction that is partly in the log. All that was committed is there."""
     child = subprocess.Popen(
         [sys.executable, "-c", KEEP_ON, str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

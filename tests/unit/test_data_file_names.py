@@ -1,4 +1,4 @@
-"""The name of a data file: one for each file while it is in use; files beside it belong to it."""
+"""A data file has one name while it is in use, and the files beside it belong to it."""
 
 import os
 import shutil
@@ -162,7 +162,7 @@ def test_what_an_interruption_leaves_in_the_lock_file(path: Path) -> None:
 
 
 def test_a_log_that_was_deleted(path: Path) -> None:
-    """The index knows of more, so nothing is written before it is put back."""
+    """The index knows of later events, so nothing is written before the log is put back."""
     copy = path.with_name("copy")
     with closing(DataFile(path)) as file:
         file.copy_to(copy)
@@ -190,7 +190,7 @@ def standalone(path: Path) -> Standalone:
 
 @pytest.mark.parametrize("kind", ["backup", "plain copy"])
 def test_an_old_log_is_not_played_into_a_restored_file(path: Path, kind: str) -> None:
-    """No copy of before is opened beside it; the file to which it belongs has all."""
+    """A copy of the database is not opened beside it. The file that it belongs to has all."""
     copy = path.with_name("copy")
     if kind == "plain copy":
         shutil.copy(path, copy)
@@ -233,7 +233,7 @@ def test_formats_that_no_release_wrote(
 
 
 def test_copies_do_not_stay(path: Path) -> None:
-    """Whoever opens the file deletes what killed commands left, but no copy that is in use."""
+    """Whoever opens the file deletes copies that killed commands left, but none in use."""
     with closing(DataFile(path)) as file, names.copying(path) as copy:
         file.copy_to(copy)
         left = path.with_name("ratings.db.stream-rater-abcdefgh")

@@ -1,4 +1,4 @@
-"""What a data file keeps, whatever is rolled back: merged beliefs, and each player's last event."""
+"""What a data file keeps after rollbacks, too: merged beliefs, and each player's last event."""
 
 import random
 from contextlib import closing, suppress
@@ -43,7 +43,7 @@ class Turned(Exception):
 @pytest.mark.usefixtures("hurried")
 @cases("seed, collide", [(0, False), (1, True), (2, False), (3, True)])
 def test_beliefs_that_are_merged(tmp_path: Path, seed: int, collide: bool) -> None:
-    """They are what a store in memory has, after rollbacks and restarts, and for readers."""
+    """They equal those of a store in memory, after rollbacks and restarts, for readers, too."""
     whole = record_cache.fingerprints_of
     with pytest.MonkeyPatch.context() as patch:
         for module in (tables, record_cache) if collide else ():

@@ -1,4 +1,4 @@
-"""A ladder's rule for those who did not finish: where it is set, what is refused, what it does."""
+"""A ladder's rule for unfinished entries: where it is set, what is refused, what it does."""
 
 import json
 from base64 import b64encode
@@ -60,7 +60,7 @@ def replayed(configs: list[EloMMR]) -> dict[str, float]:
 
 
 def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path, file: Path) -> None:
-    """From a change on by the new one; who did not finish falls less if others tie with it."""
+    """From a change on, the new rule counts. An unfinished entry falls less if others tie."""
     for toml, configs in (
         (RATING, [NEW] * 4),
         (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
@@ -102,7 +102,7 @@ def test_some_systems_only_tie(tmp_path: Path, file: Path) -> None:
 
 
 def test_a_word_of_a_ladder(tmp_path: Path, file: Path) -> None:
-    """A keyword in a notebook. Another word is refused in one line with its place, in both."""
+    """In a notebook it is a keyword. Another word is refused in one line with its place."""
     for word, config in (("tied-last", NEW), ("not-compared", OLD)):
         ladder = InNotebook(weight_limit=0.2, sigma_limit=80, dnf=word)  # type: ignore[arg-type]
         assert ladder.parameters == config
@@ -133,7 +133,7 @@ FINGERPRINTS = {
 
 
 def test_workers_of_older_releases_agree() -> None:
-    """So an upgrade does not stop. By default Kerby's systems do not compare, all others tie."""
+    """So an upgrade does not stop. By default Kerby's systems do not compare; all others tie."""
     found = {
         str(config.__struct_config__.tag): (fingerprint(config), *any_ladder(config).history("any"))
         for config in SYSTEMS

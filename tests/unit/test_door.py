@@ -1,4 +1,4 @@
-"""The door: what it answers to requests that send a round or a correction, and what it writes."""
+"""The door: what it answers to requests that send rounds or corrections, and what it writes."""
 
 import asyncio
 import tracemalloc
@@ -42,7 +42,7 @@ async def test_a_round_is_written_as_it_was_sent(place: DoorPlace, client: Clien
 
 
 def test_terms_may_change_before_the_offset() -> None:
-    """The log may be longer than is known: present terms and all later ones must refuse."""
+    """The log may be longer than is known, so all terms from here on must refuse an event."""
     limits, heavy = Limits(corrections="refused"), Limits(max_weight=1e6)
     changes = Change(from_offset=2, limits=heavy), Change(from_offset=4, limits=limits)
     changing = Ladder(rating=DEFAULT_RATING, limits=limits, changes=changes)
@@ -64,7 +64,7 @@ def test_terms_may_change_before_the_offset() -> None:
 
 @at_door()
 async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Client) -> None:
-    """Valid ones are written in order; the others' mistakes have their place; up to 1,000."""
+    """Valid rounds (1,000 at most) are written in order. Mistakes of others have their place."""
     bodies = [a_round("a", ladder="eu"), a_round("", ladder="eu"), a_round("b", ladder="eu")]
     answer = await client.post("/v1/rounds", bodies)
     assert answer.status == 200
@@ -172,7 +172,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 async def test_a_known_id_with_another_content(
     place: DoorPlace, client: Client, other: dict[str, Any]
 ) -> None:
-    """Refused with the first one's place and the cure, also in a batch. Nothing is written."""
+    """The answer has the place of the first round and the cure. Nothing is written."""
     await client.post(AT, a_round())
     answer = await client.post(AT, a_round(**other))
     assert (answer.status, answer.code) == (409, "other-content")
@@ -190,7 +190,7 @@ async def test_a_known_id_with_another_content(
 
 @at_door()
 async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) -> None:
-    """Order and the time's form say nothing else. Rounds of others are known by events."""
+    """The order and the form of the time do not matter. Others' rounds are known by events."""
     team = {"team": ["bob", "cy"], "shares": [1.0, 0.5], "rank": 2}
     turned = {"team": ["cy", "bob"], "shares": [0.5, 1], "rank": 2}
     await client.post(AT, a_round(standings=[{"player": "ann", "rank": 1}, team]))
@@ -214,7 +214,7 @@ async def test_a_known_id_in_another_spelling(place: DoorPlace, client: Client) 
 
 @at_door()
 async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
-    """A voided round is not taken again; its state is that once the correction is decided."""
+    """A voided round is not taken again. Its state is final once the correction is decided."""
     place.states.began([0] * PARTITIONS)
     await client.post(AT, a_round())
     for name, rank in (("ann", 1), ("bob", 2)):
@@ -244,7 +244,7 @@ async def test_a_corrected_round(place: DoorPlace, client: Client) -> None:
 
 @at_door()
 async def test_a_rejected_round_says_why(place: DoorPlace, client: Client) -> None:
-    """It may be sent again. Waiting ends with the state; half a place is no place."""
+    """It may be sent again. Waiting ends with the state at that time. Half a place is no place."""
     await client.post(AT, a_round())
     at = RecordPlace(home("eu"), 0)
     place.states.rejected(RejectedRecord(at, "bad-time", "completed_at: x", "eu", "r1"))
@@ -283,7 +283,7 @@ async def test_what_was_not_acknowledged_says_so(
 
 @at_door()
 async def test_no_log_yet(place: DoorPlace, client: Client) -> None:
-    """Before it is known, nothing is taken. An upgrade is refused, since its body is not read."""
+    """Nothing is taken before the log is known. An upgrade is refused, as its body is not read."""
     place.log.away = True
     answer = await client.post(AT, a_round())
     assert (answer.status, answer.code) == (503, "log-unavailable")
@@ -333,7 +333,7 @@ def test_too_many_rounds_are_counted_before_they_are_made(read: Any, body: bytes
 
 @at_door(serve_token="r-token")
 async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: Client) -> None:
-    """An address may have half of what may wait, the next half of the rest; writers wait apart."""
+    """An address may have half of what may wait, the next half of the rest. Writers are apart."""
     place.waiting._shares = Shares(8, "requests wait here: ask without `wait`")
     await client.post(AT, a_round())
     waiting: list[Any] = []
@@ -361,7 +361,7 @@ async def test_one_client_keeps_no_other_from_waiting(place: DoorPlace, client: 
 
 @at_door()
 async def test_bodies_count_until_they_are_answered(place: DoorPlace, client: Client) -> None:
-    """What waits for the log stays in memory; a body that announces its size takes it at once."""
+    """A body stays in memory until the log has answered. Its announced size is taken at once."""
     body = a_round("r1", filler="x" * 300)
     place.api._bodies = Shares(4 * 500, "bytes are being taken: try again")
     place.log.gate = asyncio.Event()
@@ -388,7 +388,7 @@ async def test_bodies_count_until_they_are_answered(place: DoorPlace, client: Cl
 async def test_a_foreign_name_reads_nothing_without_a_token(
     place: DoorPlace, client: Client
 ) -> None:
-    """A page of another site could have a name that leads here. With a token it may."""
+    """Another site's page may have a name that leads to this machine. With a token it may read."""
     foreign = {"host": "games.example:9109"}
     for path in (f"{AT}/r1", "/v1/ladders", "/healthz", "/readyz", "/metrics"):
         answer = await client.get(path, **foreign)

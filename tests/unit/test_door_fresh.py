@@ -41,7 +41,7 @@ class Indexed(Index):
 
 
 class Workers:
-    """What is known of them."""
+    """What workers have rated and published."""
 
     def __init__(self) -> None:
         self.index, self.hurried = Indexed(), 0

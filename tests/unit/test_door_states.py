@@ -46,7 +46,7 @@ def rejection(offset: int, code: str = "bad-time", round_id: str = "r") -> Rejec
 
 
 def test_rated_once_all_players_have_changed() -> None:
-    """Earlier it is pending. A round of ties has no event: it is rated once it is settled."""
+    """Before that it is pending. A round where all tie has no event, and is rated once settled."""
     found = states()
     found.posted(RecordPlace(P, 3), "eu", "r", 2)
     assert shown(found) == ("pending", 3, [], False)
@@ -86,7 +86,7 @@ def test_an_event_may_come_before_the_acknowledgement() -> None:
 
 
 def test_what_is_known_from_others() -> None:
-    """By its events, complete once all is read; by id the newest counts that is no duplicate."""
+    """Their rounds are known by events. By id, the newest that is no duplicate counts."""
     found = states()
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     assert shown(found) == ("pending", 3, ["ann"], False)
@@ -103,7 +103,7 @@ def test_what_is_known_from_others() -> None:
 
 
 def test_no_id_is_at_the_place_of_a_correction() -> None:
-    """Such a question is not answered by `pending` and then `rated`; a rejected one says so."""
+    """Such a question is not answered by `pending` and later `rated`, and a rejection is shown."""
     found = states()
     found.corrected(RecordPlace(P, 3), "eu")
     seeded = CorrectionCause(cause="players-seeded", offset=5, round_id="s")
@@ -117,7 +117,7 @@ def test_no_id_is_at_the_place_of_a_correction() -> None:
 
 
 def test_what_cannot_be_known_is_said() -> None:
-    """What may have had other events is not complete; what left no trace is unknown."""
+    """A round with possible earlier events is incomplete; one without any trace is unknown."""
     found = states(known=5)
     found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
     found.settled([8, 8])
@@ -138,7 +138,7 @@ def test_what_cannot_be_known_is_said() -> None:
 
 
 def test_corrections_that_others_send() -> None:
-    """By their events: of a round the newest counts; of a player, all earlier rounds."""
+    """Events show them: about a round the newest counts, about a player all rounds before."""
 
     def event(cause: str, offset: int, round_id: str = "") -> None:
         of = CorrectionCause(cause=cause, offset=offset, round_id=round_id)
@@ -199,7 +199,7 @@ def test_an_offset_is_included_after_all_three_rules() -> None:
 
 
 def test_what_this_process_has_read() -> None:
-    """Up to the end of events and rejections; reading makes progress though the ends rise."""
+    """Everything up to the ends of events and rejections. Progress is made though ends advance."""
     found = Settled()
     found.observe(progress(5, [10, 20], [10, 20], [100, 200], rejections=7))
     assert found.read([100, 199], [7]) == [0]
@@ -214,7 +214,7 @@ def test_what_this_process_has_read() -> None:
 
 @cases("kind", ["memory", "file"])
 def test_rejections_are_followed(kind: str, tmp_path: Path) -> None:
-    """First the last ones, then each that comes; the names are a round's, never a correction's."""
+    """First the last ones, then each that comes. Their ids are of rounds, not of corrections."""
     path, engine = tmp_path / kind, EmbeddedEngine()
 
     def submit(value: bytes, *headers: tuple[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""exp, log, tanh and the normal functions: how accurate they are, and at the edges; safe steps."""
+"""exp, log, tanh and the normal distribution: their accuracy and edges; and bracketed steps."""
 
 import math
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_fma_rounds_once() -> None:
 
 
 def test_errors_in_ulps() -> None:
-    """exp, and log near 1 and at the ends of all numbers, within 1.25; inverse roots within 5."""
+    """exp, and log near 1 and at its range's ends, are within 1.25; inverse roots within 5."""
     ranges = [(1e-6, 1e-3), (0.1, 0.7), (0.7, 1.42), (1.4, 1e4)]
     ends = [2.2250738585072014e-308, 1e-300, 1e300, 1.7976931348623157e308]
     worst = {
@@ -102,7 +102,7 @@ def test_tanh_is_within_2e_16_and_odd() -> None:
 
 
 def test_quick_exp_and_log() -> None:
-    """exp within 1e-11, relative; log within 1e-10; in single precision exp within 1e-5."""
+    """exp is within 1e-11, relative, and log within 1e-10; in single precision exp within 1e-5."""
     worst = max(abs(Decimal(quick_exp(x)) / Decimal(x).exp() - 1) for x in samples(-50.0, 50.0))
     assert Decimal("1e-12") < worst < Decimal("1e-11")
     xs = samples(0.4, 3.0) + samples(1e-30, 1e3)
@@ -115,7 +115,7 @@ def test_quick_exp_and_log() -> None:
 
 
 def test_quick_and_rough_tanh() -> None:
-    """Within 1e-11, and 1 at both ends; the rough one within 1e-4, until it rises no more."""
+    """The quick one is within 1e-11, and 1 at both ends; the rough one within 1e-4, if it rises."""
     x = np.linspace(-30.0, 30.0, 40_001)
     found = np.array([quick_tanh(each) for each in x.tolist()])
     assert 1e-13 < np.abs(found - np.tanh(x)).max() < 1e-11
@@ -127,7 +127,7 @@ def test_quick_and_rough_tanh() -> None:
 
 
 def test_edges() -> None:
-    """A float's own value is exact. Beyond the limit exp stays there: finite, normal, not zero."""
+    """Exact values are exact. Beyond the limit exp stays there: finite, normal, not zero."""
     assert [exp(0.0), log(1.0), tanh(0.0), tanh(400.0), tanh(-400.0)] == [1.0, 0.0, 0.0, 1.0, -1.0]
     assert [log(0.5), log(2.0)] == [float(Decimal(x).ln()) for x in (0.5, 2)]
     assert [exp(1e9), exp(float("inf"))] == [exp(EXP_LIMIT)] * 2
@@ -152,7 +152,7 @@ def true_hazard(z: Floats) -> Floats:
 
 
 def test_normal_functions_are_scipys() -> None:
-    """In both tails. SciPy's log-density and log-tail are good to 1e-13 where |z| is large."""
+    """They are in both tails. (SciPy's own are good to 1e-13 where |z| is large.)"""
     assert far_off([normal.below(z) for z in Z], norm.cdf(Z), 5e-13) == []
     due = np.exp(norm.logpdf(Z) - norm.logsf(Z))
     assert far_off([normal.hazard(z) for z in Z], due, 5e-13) == []
@@ -221,7 +221,7 @@ def test_any_start_ends_at_the_root(root: float, width: float, start: float, pul
     st.floats(-1e3, 1e3), st.floats(-1.0, 1.0), st.floats(-1e3, 1e3), st.floats(-1.0, 1.0)
 )  # fmt: skip
 def test_a_step_stays_inside_and_halves(x: float, value: float, last: float, part: float) -> None:
-    """The next x is in the bracket; a step not half the last one, or no number, bisects."""
+    """The next x is in the bracket. A step that is not half the last one, or NaN, bisects."""
     step = part * last
     target, low, high, taken = safeguard(x, value, step, -1e3, 1e3, last)
     assert (low, high) == ((x, 1e3) if value < 0.0 else (-1e3, x))

@@ -20,7 +20,7 @@ def evidence_of(config: EloR, places: list[int], mu: list[float]) -> Any:
 
 
 def test_the_drafts_own_figures() -> None:
-    """delta = 250 and sigma* = 100 yield eta of 43.64, and newcomers show 1000 (section 4)."""
+    """delta = 250 and sigma* = 100 give an eta of 43.64; newcomers are shown 1000 (section 4)."""
     config = from_builtins({"system": "elo-r"})
     assert isinstance(config, EloR)
     _, delta2, eta2 = evidence_of(config, [1, 2], [1500.0, 1500.0])[0]
@@ -45,7 +45,7 @@ def test_the_uncertainty_settles() -> None:
 
 
 def test_ties() -> None:
-    """Full ties share a performance; of split ones the higher rated has a little more."""
+    """Full ties share a performance. Of split ones, the higher rated has a little more."""
     full, split = (
         evidence_of(EloR(ties=ties), [1, 2, 2, 3], [1500.0, 1700.0, 1400.0, 1500.0])[:, 0]
         for ties in ("full", "split")
@@ -96,7 +96,7 @@ def season(history: Any) -> dict[str, float]:
 
 
 def test_the_widest_fold_into_the_gaussian() -> None:
-    """The more factors are kept, the nearer mu is: 3.3, 0.29 and 0.028 points at 8, 16 and 24."""
+    """The more factors are kept, the nearer mu is: within 3.3, 0.29 and 0.028 with 8, 16 and 24."""
     full = season("full")
     for kept, points in ((8, 4.0), (16, 0.4), (24, 0.04)):
         found = season(kept)
@@ -104,7 +104,7 @@ def test_the_widest_fold_into_the_gaussian() -> None:
 
 
 def test_what_is_forgotten_wholly_leaves_a_number() -> None:
-    """Where each round widens all that was known many times, a rating stays a number."""
+    """Even where each round widens a belief many times over, the rating stays a number."""
     for part in (0.5, 0.85, 0.95, 0.999):
         config = EloR(delta=500.0, sigma_limit=500.0 * part, history=5)
         pool = Pool(Ladder(rating=config))

@@ -39,7 +39,7 @@ def honest(season: demo.DemoSeason) -> dict[str, tuple[float, float, int]]:
 
 
 def test_ratings_become_those_of_a_season_without_the_cheater(season: demo.DemoSeason) -> None:
-    """In the events and in the store. The cheater comes first and has no rating left."""
+    """Events and store have them. In the table the cheater comes first, without a rating."""
     before = {who: each.rating for who, each in season.newest.items()}
     moves = season.remove(CHEATER)
     published = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}

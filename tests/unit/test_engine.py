@@ -70,7 +70,7 @@ class Started:
             return ends_of(reader)[0], committed_of(reader).get(0, 0), end_of_changed(reader, 0)
 
     def check(self) -> None:
-        """It is as a sequential replay of its log, and keeps the parts of the last call alone."""
+        """The file equals a sequential replay of its log, and keeps only the last call's parts."""
         subscriber, parts = Subscriber(), self.process.log.parts
         with closing(connect_reader(self.path)) as reader:
             subscriber.look(reader, end_of_changed(reader, 0))
@@ -114,7 +114,7 @@ class Statements:
 
 
 def test_a_turn_is_one_commit(started: Started) -> None:
-    """Records, ratings and events appear at once, and only then are answered and reported."""
+    """Records, ratings and events appear at once. Only then are they answered and reported."""
     statements = Statements(started)
     answers = [started.submit(1), started.submit(2, 3)]
     before: list[Any] = []
@@ -134,7 +134,7 @@ def test_a_turn_is_one_commit(started: Started) -> None:
 
 
 def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until those that wait have had their turn."""
+    """They are refused until those that wait have had their turn."""
     monkeypatch.setattr(engine, "MOST_WAITING", 3)
     started.submit(1, 2)
     with pytest.raises(Full):
@@ -150,7 +150,7 @@ def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.Monk
 
 
 def test_cancelled_records_are_dropped(started: Started) -> None:
-    """Their client sends them again, so they must not stay; but a turn that has ended does."""
+    """Clients send them again, so they must not stay. A turn that has ended is not undone."""
     statements = Statements(started, full())
     first, second, third = (started.submit(number) for number in (1, 2, 3))
     statements.at_commit = second.cancel
@@ -166,7 +166,7 @@ def test_cancelled_records_are_dropped(started: Started) -> None:
 
 
 def test_after_a_failure_it_waits(started: Started) -> None:
-    """Records that come do not begin a turn before the pause is over."""
+    """Records that come before the pause is over do not begin a turn."""
     Statements(started, full())
     started.submit(1)
     run = running(started)
@@ -179,7 +179,7 @@ def test_after_a_failure_it_waits(started: Started) -> None:
 
 
 def running(started: Started) -> "Future[None]":
-    """The engine runs in a thread until it is stopped or fails. Its failure is the outcome."""
+    """Runs the engine in a thread until it stops or fails. Its failure is the outcome."""
     return ThreadPoolExecutor(1).submit(started.engine.run)
 
 
@@ -189,7 +189,7 @@ def stop(started: Started, run: "Future[None]") -> None:
 
 
 def test_it_runs_until_it_is_stopped(started: Started) -> None:
-    """What is sent is answered. Later, everything is refused."""
+    """What is sent before is answered; later everything is refused."""
     run = running(started)
     assert started.submit(1).result(STILL_S) == [(0, 0)]
     stop(started, run)
@@ -208,7 +208,7 @@ def test_what_waits_at_the_end_is_answered(started: Started) -> None:
 
 
 def test_a_broken_disk_ends_it(started: Started) -> None:
-    """Its records may be written all the same, and are answered so; later ones were not."""
+    """Whether its records are written is unknown, as the answer says. Later ones are not."""
     unconfirmed = sqlite3.OperationalError("disk I/O error")
     unconfirmed.sqlite_errorcode = sqlite3.SQLITE_IOERR
     statements = Statements(started, unconfirmed)

@@ -54,7 +54,7 @@ def correction(kind: str) -> Headers:
 
 
 def test_the_id_is_found_however_it_is_spelt() -> None:
-    """With escapes and in MessagePack; all else keeps its bytes, and others their object."""
+    """With escapes or in MessagePack. Everything else keeps its bytes; others keep their object."""
     escaped = as_json().replace(b'"ann"', b'"\\u0061nn"')
     assert renamed(escaped) == as_json(*ranked([1, 2], ["x-1", "bob"]))
     packed = as_msgpack({"team": ["ann", "cy"], "rank": 1}, {"player": "ann", "rank": 2}, more=7)
@@ -94,7 +94,7 @@ def test_corrections_name_players_in_their_own_fields(kind: str, fields: dict[st
 
 
 def test_seeds_and_resets_name_players() -> None:
-    """In rows, whose other fields keep their bytes, or in a field; a round has no such rows."""
+    """In rows, whose other fields keep their bytes, or in a field. Rounds have no such rows."""
     seed = b'{"players":[{"player":"bob","mu":1.50},{"player":"ann","mu":1e3}],"ladder":"ann"}'
     kind = correction("players-seeded")
     assert renamed(seed, kind) == seed.replace(b'"player":"ann"', b'"player":"x-1"')
@@ -208,7 +208,7 @@ TAKEN = [True, False, False, True]
 
 
 def test_each_record_stays_at_its_offset() -> None:
-    """Where one was rejected, or none is, is an empty one. No verdict can be forgotten."""
+    """An empty record is where one was rejected or is absent. Verdicts cannot be left out."""
     assert AcceptedRecords(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
     rewriter = LogRewriter(TO)
     found = [*rewriter.feed(LOG[:2], TAKEN[:2]), *rewriter.feed(LOG[2:], TAKEN[2:])]
@@ -223,7 +223,7 @@ def test_each_record_stays_at_its_offset() -> None:
 
 
 def test_what_the_log_says_of_the_player() -> None:
-    """How many accepted records name the player, by kind; where the pseudonym is; what remains."""
+    """How many accepted records name the player, by kind, and where pseudonym or id remain."""
     mentions = Mentions(None)
     log = [*LOG, record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
     mentions.read(log, [*TAKEN, True], TO)
@@ -249,7 +249,7 @@ def test_what_the_log_says_of_the_player() -> None:
 
 
 def test_the_pseudonym_comes_where_the_id_came() -> None:
-    """Among accounts merged into the same one: the lesser name of two who meet stays."""
+    """That is among accounts merged into the same one. The lesser name of two who meet stays."""
     merged = EditsSoFar()
     for each in ("bob", "ann", "cy"):
         merged.change(each, "zoe")
@@ -274,7 +274,7 @@ def digest(corrected: bool, **fields: float) -> bytes | None:
 
 
 def test_all_of_a_belief_is_compared() -> None:
-    """With corrections, all but what they set in their own way. All differences are reported."""
+    """Where there are corrections, not what they set in their way. All differences are reported."""
     for name in ("mu", "sigma", "time", "season", "rounds"):
         assert digest(False, **{name: 5}) != digest(False), name
         assert digest(True, **{name: 5}) != digest(True), name
@@ -297,7 +297,7 @@ def test_all_of_a_belief_is_compared() -> None:
 
 
 def test_a_pseudonym_is_random_unless_it_is_named() -> None:
-    """It says nothing of the id. Ratings of another kernel cannot be compared."""
+    """It shows nothing of the id. Ratings of another kernel cannot be compared."""
     first, second = (pseudonym_of("ann", None).name for _ in range(2))
     assert first != second and first.startswith("erased-") and len(first) == len("erased-") + 16
     assert pseudonym_of("ann", "x").name == "x"

@@ -1,4 +1,4 @@
-"""A wave's priors and parts by definition; rounds come after earlier ones of their players."""
+"""A wave's priors and parts are as defined, and a round comes after earlier ones of its players."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _OF_PRIORS = ("mu", "sigma", "time", "season")  # What a belief remembers of its
 
 
 def test_headers_come_in_the_order_of_the_players() -> None:
-    """Whatever order the shards have. A shard that cannot be read is reported, and only that."""
+    """The order of shards does not matter. Only a shard that cannot be read is reported."""
     pending = pending_of([4, 4, 4])
     beliefs = newcomers(12, 0, 1500.0, 350.0, coded=True)
     beliefs.header["rounds"] = np.arange(12)
@@ -192,7 +192,7 @@ def test_only_a_candidate_can_be_finished() -> None:
 
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As much as for those that wait. Two players of one fingerprint block only in two rounds."""
+    """Finished rounds take none. Two players of one fingerprint block only in different rounds."""
     monkeypatch.setattr(backlog, "COMPACT_AFTER", 3)
     waves = ByTicket()
     waves.enter((0, crowd("zy")), (1, crowd("z")))
@@ -218,7 +218,7 @@ rounds = st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1, max_size=4), m
 
 @given(rounds, st.integers(0, 2**32))
 def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed: int) -> None:
-    """Rounds without a player of an earlier unfinished one; finished ones leave nothing behind."""
+    """They share no player with an earlier unfinished round. A finished one leaves nothing."""
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog, "COMPACT_AFTER", rng.randint(0, 5))

@@ -61,7 +61,7 @@ def opened(
     starts: Mapping[int, int] | None = None,
     remains: ports.OffsetEvidence | None = None,
 ) -> ports.Seek:
-    """Answer all that opening takes; `remains`: where it looks for offsets that were forgotten."""
+    """Answer all effects of opening. `remains`: where it looks for offsets that are forgotten."""
     found = {p: None if c is None else ports.SourceCommit(c) for p, c in committed.items()}
     hand.answer(ports.CommittedSource, found, partitions=frozenset(committed))
     if remains is not None:
@@ -116,7 +116,7 @@ def parts_sent(hand: ByHand, *offsets: int) -> ports.Scatter:
 
 
 def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Recorder) -> None:
-    """And reads the W offsets before c again. Rounds that were deleted unread are reported."""
+    """It reads the W offsets before c again. Rounds that were deleted unread are reported."""
     hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0])))
     assert opened(hand, committed={0: 10}).offsets == {0: 7}
     hand.expect(ports.Poll)
@@ -134,7 +134,7 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Rec
 
 
 def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """It reads c, the floors and the round again. A partition that was lost is not opened."""
+    """c, the floors and the round are read again. A partition that was lost is not opened."""
     owning(hand, 0)
     read(hand, round_at(0, "a", "b"))
     hand.fail(ports.ReadPriors, StoreTrouble("gone"))
@@ -227,7 +227,7 @@ def test_uninformative_round_is_done_at_once(hand: ByHand) -> None:
 
 
 def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
-    """After a few waves; one partition with many, or behind an unready round, stops no other."""
+    """A few waves may wait. A partition with many, or behind an unready round, stops no other."""
     owning(hand, 0, ends=(5, 5))
     most = READ_AHEAD * 4
     read(hand, *(round_at(i, "a", "b") for i in range(most // 2)))
@@ -292,7 +292,7 @@ def test_large_slices_travel_in_chunks() -> None:
 
 
 def test_a_flooded_partition_rests(observer: Recorder) -> None:
-    """Until its bucket has leaked; its neighbour is read on. Whoever gains it counts again."""
+    """It rests until its bucket has leaked; others do not. A worker that gains it counts again."""
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0, 1)
     read(hand, *(Record(0, offset, b"junk") for offset in range(13)), now_s=100.0)

@@ -75,7 +75,7 @@ def test_the_first_part_builds_experience_only() -> None:
 
 @cases("config", [MMR, Topcoder()])
 def test_rounds_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
-    """In blocks, in the order of the season; by stages side by side; parts of a split round."""
+    """In blocks, in the order of the season; by stages side by side; in parts of a split round."""
     blocks = list(in_blocks(SEASON))
     assert len(blocks) == 1 and 1 < len(blocks[0].waves) - 1 <= len(SEASON)
     alone = evaluate(SEASON, config)
@@ -109,7 +109,7 @@ def test_better_parameters_predict_better() -> None:
 
 
 def test_the_order_is_that_of_mu_or_of_what_is_shown() -> None:
-    """By mu ann leads, who won once, by mu less sigmas bob. Probabilities are the same."""
+    """Ann won once and leads by mu; bob leads by mu less sigmas. Probabilities are the same."""
     names = [[f"p{i % 5}", "bob"][:: (-1) ** i] for i in range(60)]
     lines = [as_json(*ranked([1, 2], each), round_id=f"b{i}") for i, each in enumerate(names)]
     lines.append(as_json(*ranked([1, 2], ["ann", "bob"]), round_id="a"))
@@ -279,7 +279,7 @@ def test_who_did_not_finish_drew_with_nobody() -> None:
 
 
 def test_a_round_that_one_does_not_rate_is_scored_for_neither() -> None:
-    """Where all tie, `skip_all_tied` predicts nothing: the round counts for neither."""
+    """With `skip_all_tied` a round where all tie has no prediction, so it counts for neither."""
     skipping = structs.replace(TRUESKILL, skip_all_tied=True)
     for first, second in ((TRUESKILL, skipping), (skipping, TRUESKILL)):
         rows = compared(DUELS, first, second)
@@ -321,7 +321,7 @@ def test_scores_are_alike_in_every_column() -> None:
 
 
 def test_games_score_draws_for_everybody() -> None:
-    """By each round's calibrated width. The model as it is has none, and leaves them out."""
+    """They use the width of each round's calibration. The plain model has none, and omits draws."""
     for way, draws in ((calibrated, True), (lambda run: run, False)):
         of = [
             counted(scores_of(way(own_run(rounds(*DUELS), each))), draws=draws)
@@ -341,7 +341,7 @@ def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
 
 
 def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:
-    """As the JSON does: a system that rates no draws leaves them out for both."""
+    """The table says what the JSON says: a system that rates no draws omits them for both."""
     file = as_file(tmp_path / "draws.jsonl", (
         event(*each, round_id=f"r{i}", completed_at=day(i)) for i, each in enumerate(DUELS)
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""deploy/asyncapi.yaml: what the service reads and sends; ids, times and headers."""
+"""deploy/asyncapi.yaml: the events that the service reads and sends; ids, times and headers."""
 
 import copy
 import math
@@ -79,7 +79,7 @@ def headers(message: str) -> Any:
 
 
 def test_it_is_what_is_written() -> None:
-    """`make contract` was run after the last change. Its channels are the public topics."""
+    """It is what `make contract` writes now. Its channels are the public topics."""
     assert event_contract.DOCUMENT.read_text() == event_contract.text()
     assert {channel["address"] for channel in DOCUMENT["channels"].values()} == {
         events.ROUND_COMPLETED, events.RATING_CHANGED, events.ROUND_REJECTED, SEASON_ENDED
@@ -100,7 +100,7 @@ def test_asyncapis_parser_reads_it() -> None:
 
 
 def test_the_types_schemas_are_in_it() -> None:
-    """What is added only narrows; our own events get descriptions only."""
+    """Additions only narrow the schemas of rounds. Our own events only get descriptions."""
     corrections = (*KINDS.values(), *SEEDS.values(), *event_contract.OF_SEASONS.values())
     _, documented = msgspec.json.schema_components(
         [events.RoundCompleted, events.RatingChanged, *corrections],
@@ -122,7 +122,7 @@ def test_the_types_schemas_are_in_it() -> None:
 
 
 def test_rounds_are_valid_by_the_schema_as_by_the_service() -> None:
-    """What is odd but in the contract is valid; every mistake that a schema can find is one."""
+    """What is odd but in the contract is valid. Mistakes that a schema can find are found."""
     rounds = payload("roundCompleted")
     for fields in VALID:
         rounds.validate(msgspec.to_builtins(event(**fields)))
@@ -319,7 +319,7 @@ def whole_change() -> dict[str, Any]:
 
 
 def test_what_an_event_may_have() -> None:
-    """Season and cause, never null; no other may be left out. It says which event counts."""
+    """Season and cause may be absent, never null. All else is there. It says which event counts."""
     offset = DOCUMENT["components"]["schemas"]["RatingChanged"]["properties"]["offset"]
     counts = "keeps a player's event with the greatest offset on each ladder, whatever comes"
     assert counts in offset["description"]
@@ -350,7 +350,7 @@ def test_rejections_have_the_documented_headers() -> None:
 
 
 def test_a_rejection_names_the_later_record_that_decided_and_carries_its_rounds_trace() -> None:
-    """Its reader finds the offset after that one; the contract knows a valid trace."""
+    """A reader finds the offset after that record. The contract describes a valid trace."""
     own = Rejection(Record(3, 7, b"bad", received_s=1.0), "unknown-round", "no such round")
     later = replace(own, decided_at=11)
     sent = [rejection_headers(each, events.ROUND_COMPLETED) for each in (own, later)]
@@ -371,7 +371,7 @@ def test_a_rejection_names_the_later_record_that_decided_and_carries_its_rounds_
 
 
 def test_escapes_and_headers() -> None:
-    """What separates, tags or escapes is percent-encoded. The first header of a name counts."""
+    """Separators, tags and escapes are percent-encoded. The first header of a name counts."""
     assert events.escape("a:b{c}d%e/é ") == "a%3Ab%7Bc%7Dd%25e/é "
     given_headers = [("a", b"1"), ("b", b"\xff"), ("a", b"2")]
     assert [header(given_headers, name) for name in "abc"] == ["1", "\ufffd", ""]

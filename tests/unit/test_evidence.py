@@ -42,7 +42,7 @@ from tests.tables import kendall_tau
 
 @pytest.mark.slow
 def test_the_first_guess_is_good_everywhere() -> None:
-    """Of a grid, that of Elo-MMR has the least greatest regret in log loss on real games."""
+    """Elo-MMR's has the smallest maximum, over real games, of the regret in log loss on a grid."""
     games: list[Game] = []
     for name, rounds, cut in (("cwl", None, ()), ("formula-one", None, ()),
                               ("map-rando", None, ()), ("codeforces", 40, (2, 5, 20))):  # fmt: skip
@@ -102,7 +102,7 @@ def made_up_races() -> list[dict[str, Any]]:
 
 
 def test_the_command_makes_kerbys_tables(tmp_path: Path) -> None:
-    """By pairs counted one by one, in each season; beside the note's figures."""
+    """They equal pairs counted one by one in each season, and stand beside the note's figures."""
     as_file(tmp_path / "mine.jsonl", made_up_races())
     done("evidence", tmp_path, "--out", tmp_path, "--only", "kerby", "--season", FIRST)
     text = (tmp_path / "report.md").read_text()
@@ -148,7 +148,7 @@ def test_kerbys_tables_on_his_rounds(shared: Path) -> None:
 
 
 def test_the_search_begins_without_adaptations() -> None:
-    """All adaptations are searched, from the plain system on; every point reads as itself."""
+    """All adaptations are searched, from the plain system on. Every point is read as itself."""
     assert KERBY == ["elo", "pairwise-elo", "plackett-luce", "thurstone"]
     names = {"learning_rate", "initial_mu", "anchor", "rate_above", "rate_far_above", "floor"}
     assert all(WIDE[system] == SPACES[system] for system in SPACES.keys() - set(KERBY))
@@ -184,7 +184,7 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
 
 
 def test_tune_finds_an_anchor(tmp_path: Path) -> None:
-    """Where newcomers are worse than all others a rate alone cannot say it; `evaluate` reads it."""
+    """A rate alone cannot express that newcomers are worse than all others. `evaluate` reads it."""
     random, rounds = np.random.default_rng(2), list[dict[str, Any]]()
     skill = {f"p{i}": 2.0 for i in range(12)}
     for number in range(240):
@@ -223,7 +223,7 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_named_once(tmp_path: Path) -> None:
-    """Neither twice nor not at all; sizes are whole numbers of two and more."""
+    """Naming it twice or not at all is refused. Sizes are whole numbers of two or more."""
     as_file(tmp_path / "mine.jsonl", made_up_races())
     for words in ((), *((tmp_path, *more) for more in (("--data", tmp_path), ("--cut", "1"),
                                                        ("--cut", "two")))):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The examples: predictions, line-ups, season, ladders file, and matchmaking as typed."""
+"""The examples: predictions, line-ups, season and ladders file; and matchmaking as typed."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ STRONG, WEAK = Rating(mu=1800.0, sigma=80.0), Rating(mu=1500.0, sigma=80.0)
 
 
 def test_chances_of_both_sides_add_up_to_one() -> None:
-    """Equals win half of the time; sides are compared by deviations from the initial rating."""
+    """Equals win half the time. Sides are compared by deviations from the initial rating."""
     ours = win_probability([STRONG], [WEAK])
     assert ours + win_probability([WEAK], [STRONG]) == pytest.approx(1.0, abs=1e-15)
     assert win_probability([WEAK], [WEAK]) == 0.5
@@ -43,7 +43,7 @@ def test_chances_of_both_sides_add_up_to_one() -> None:
 
 
 def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
-    """Phi(1) = 0.8413. The same lead says less when less is known."""
+    """Phi(1) = 0.8413. The same lead counts for less when less is known."""
     a, b = Rating(mu=1700.0, sigma=60.0), Rating(mu=1500.0, sigma=80.0)
     beta = math.sqrt((200.0**2 - 60.0**2 - 80.0**2) / 2.0)
     expected = 0.8413447460685429
@@ -53,7 +53,7 @@ def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
 
 
 def test_beta_of_is_the_spread_that_the_rating_system_takes() -> None:
-    """From the limits to beta and back. BETA and NEWCOMER are what the service starts from."""
+    """From the limits to beta and back. BETA and NEWCOMER are the service's defaults."""
     for weight, sigma, drift in ((0.2, 80.0, 0.0), (0.1, 70.0, 3.0)):
         beta, gamma = beta_of(weight, sigma), math.sqrt(weight) * sigma
         assert EloMMR(beta=beta, gamma=gamma).limits == pytest.approx((weight, sigma))
@@ -80,7 +80,7 @@ def least_gap(table: Table) -> float:
 
 
 def test_teams_are_even() -> None:
-    """Small ones as even as can be, large ones nearly; of one size, whatever the names' order."""
+    """Small ones are as even as can be, large ones nearly; of one size, in any order of names."""
     for count in (2, 4, 6, 8, 12, 14, 16, 40):
         table = a_table(count)
         ours, theirs = matchmaking.even_teams(list(table), table)
@@ -117,7 +117,7 @@ def test_lobbies_hold_everybody_once_in_order_of_rating() -> None:
 def a_change(
     player: str, rounds: int, mu: float, ladder: str = "a", offset: int | None = None
 ) -> dict[str, object]:
-    """What the table takes of an event of so many rounds, at ten times this offset by default."""
+    """The fields of an event that the table reads. The offset is by default ten times `rounds`."""
     return {"ladder": ladder, "player": player, "mu": mu, "sigma": 80.0, "rating": mu - 1.0,
             "rounds": rounds, "provisional": rounds < 5,
             "offset": 10 * rounds if offset is None else offset}  # fmt: skip
@@ -137,7 +137,7 @@ def table_of(changes: Iterable[dict[str, object]]) -> dict[str, Table]:
 
 
 def test_the_table_holds_a_players_last_round_whatever_comes_last() -> None:
-    """After shards were added, any order between two is possible. Ladders count apart."""
+    """After shards were added, two events may come in any order. Ladders are kept apart."""
     old = [a_change("ann", 2, 1450.0), a_change("ann", 3, 1500.0)]
     new = [a_change("ann", 4, 1600.0), a_change("ann", 9, 1700.0)]
     others = [a_change("bob", 1, 1510.0, offset=0), a_change("ann", 1, 1520.0, "b")]
@@ -207,7 +207,7 @@ def run_example(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
 
 
 def test_matchmaking_as_typed(followed: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt ladder is an error with names like it; provisional ratings are shown so."""
+    """A misspelt ladder is an error with similar names. Provisional ratings are marked."""
     code, out, err = run_example(capsys, "--ladder", "rankd-eu", "--players", "ann,bob")
     assert (code, out) == (2, "")
     assert err == "matchmaking: nobody has played on rankd-eu; ladders like it: ranked-eu\n"
@@ -251,7 +251,7 @@ def test_a_seed_gives_the_same_players_and_results() -> None:
 
 
 def test_rounds_are_valid_for_the_example_ladders() -> None:
-    """The service rates each of a season; `submit` and `rate` take all of rounds.jsonl."""
+    """The service rates each round of a season. `submit` and `rate` take all of rounds.jsonl."""
     reader = Reader(read_ladders(LADDERS))
     kinds: set[str] = set()
     for finished in Season(3).rounds(300):
@@ -286,7 +286,7 @@ def test_a_phase_counts_and_times_what_arrives() -> None:
 
 
 def test_percentiles_and_agreement() -> None:
-    """A percentile is a measured value; agreement the share of pairs in true order."""
+    """A percentile is a measured value; agreement is the share of pairs in their true order."""
     assert [percentile([4, 1, 3, 2], p) for p in (0, 50, 51, 100)] == [1, 2, 3, 4]
     assert math.isnan(percentile([], 50))
     assert agreement({"a": 3.0, "b": 1.0, "c": 2.0}, {"a": 9, "b": 8, "c": 7}) == 2 / 3

@@ -33,7 +33,7 @@ def work(shared: Any, item: Any) -> Any:
 
 
 class Dropping(Executor):
-    """It cancels all that it gets, as one that is shut down does."""
+    """An executor that cancels all that it gets, as one that is shut down does."""
 
     def submit(self, *_: Any, **__: Any) -> Future[Any]:
         task = Future[Any]()
@@ -43,7 +43,7 @@ class Dropping(Executor):
 
 
 def test_where_trials_run() -> None:
-    """By one word, a number of processes, given once, or the address of a scheduler."""
+    """One word, with a number of processes that is given once, or a scheduler's address."""
     assert trials.parse_executor("processes", 3) == trials.parse_executor("processes:3", None) == 3
     assert trials.parse_executor("processes", None) == (os.cpu_count() or 1)
     for address in ("10.0.0.7:8786", "lab-scheduler.games:8786", "[::1]:8786"):
@@ -70,7 +70,7 @@ def test_the_same_is_found_on_every_executor(tmp_path: Path, monkeypatch: Any) -
 
 
 def test_each_failure_is_one_line_with_its_cure(tmp_path: Path, monkeypatch: Any) -> None:
-    """A mistake of the work stays as it is."""
+    """An error of the work itself is raised as it is."""
     absent = ModuleNotFoundError("No module named 'openskill'", name="openskill")
     ended = pytest.raises(Failed, match=r"worker process ended while .* use fewer workers; in a")
     with ended, trials_on(2) as pool, sharing([1], pool) as run:
@@ -97,7 +97,7 @@ def test_each_failure_is_one_line_with_its_cure(tmp_path: Path, monkeypatch: Any
 
 
 def test_a_dask_cluster(monkeypatch: Any) -> None:
-    """Two workers find the same to the last digit. Each failure is one line."""
+    """Two workers find the same, to the last digit. Each failure is one line."""
     distributed, dask = map(pytest.importorskip, ("distributed", "dask"))
     cluster = distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0")
     with (

@@ -1,4 +1,4 @@
-"""Tables of figures are made of the kept rows alone; what each benchmark writes into documents."""
+"""Tables of figures are made of the kept rows alone; and what benchmarks write into documents."""
 
 import re
 import sys
@@ -56,7 +56,7 @@ def test_prose_has_no_figures() -> None:
 
 
 def test_sums_in_the_readmes_table() -> None:
-    """Only the chosen system's verdicts are added. A sum is no newer than its oldest part."""
+    """Only verdicts of the chosen system are added. A sum has the date of its oldest part."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
     games = [rows.Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
              for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
@@ -145,7 +145,7 @@ def test_some_figures_are_not_written(
 def test_saved_runs_are_written(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of all four commands, with the file's date; of a file with a bad line, nothing."""
+    """Rows of all four commands get the file's date. A file with a bad line gives no rows."""
     saved = tmp_path / "saved.jsonl"
     lines: list[dict[str, Any]] = [
         {"name": "lobby/5", "value": 0.5, "unit": "us/update", "ratio": {}, "note": ""},

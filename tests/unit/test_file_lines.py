@@ -27,7 +27,7 @@ LINES = [b"one\n", b"x" * (2 * BUFFER) + b"\n", b"\n", NOISE + b"\n", b"the last
 
 
 def test_lines_are_the_files(tmp_path: Path) -> None:
-    """However long, ended or not, compressed by name, in several parts with zeros between."""
+    """Of any length, ended or not, compressed by name, in several parts with zeros between."""
     packed = [b"".join(gzip.compress(each) + bytes(n) for each in LINES) for n in (0, 1, BLOCK)]
     text = b"".join(LINES)
     for name, contents in (("a.jsonl", [text]), ("a.jsonl.gz", [gzip.compress(text), *packed])):
@@ -63,7 +63,7 @@ def test_text_comes_in_small_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A longer one is reported with its place before it is in memory. Many short ones are not."""
+    """One that is too long is reported with its place before it is all in memory."""
     monkeypatch.setattr(files, "MOST_LINE", 3 << 20, raising=False)
     path, short = tmp_path / name, b"x" * (1 << 20) + b"\n"
     for last, taken in ((short, True), (b"y" * (4 << 20), False)):
@@ -111,7 +111,7 @@ def mixed(rng: random.Random, count: int) -> list[bytes]:
 
 
 def test_batches_hold_the_records_of_the_lines() -> None:
-    """All lines in order, whatever stands between them; a correction begins a batch."""
+    """All lines are there in order, whatever is between them. A correction begins a batch."""
     for seed in SEEDS:
         rng = random.Random(seed)
         lines, first = mixed(rng, rng.randrange(400)), rng.randrange(5)
@@ -124,7 +124,7 @@ def test_batches_hold_the_records_of_the_lines() -> None:
 
 
 def test_batches_are_filled() -> None:
-    """Valid lines become few batches without records, and none that was read before."""
+    """Valid lines become few batches, without records and without what was read before."""
     lines = [line(i) for i in range(1000)]
     batches = [*batches_of(records_of(lines), 10**5)]
     assert all(isinstance(each, PlainRecords) for each in batches)

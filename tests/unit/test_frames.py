@@ -1,4 +1,4 @@
-"""Tables as Arrow, pandas and Polars: out as columns; in by `rate_table` and `rate_file`."""
+"""Tables as Arrow, pandas and Polars: results as columns; input of `rate_table` and `rate_file`."""
 
 import copy
 import pickle
@@ -65,7 +65,7 @@ KINDS["last_completed_at"] = KINDS["completed_at"]
 
 @cases("table", TABLES)
 def test_frames_have_the_rows_of_the_table(table: str) -> None:
-    """In order, with their types, with rows and without: ids are texts, and times are in UTC."""
+    """Columns have their order and type, also without rows: ids are texts, times are in UTC."""
     found = TABLES[table](ladder())
     rows = [
         {
@@ -254,7 +254,7 @@ def test_all_frames_are_the_same(kind: str) -> None:
 
 
 def test_start_gg() -> None:
-    """Flattened sets: which of two columns is the player is asked in Python's words."""
+    """Flattened sets: which of two columns has the player is asked in the terms of Python."""
     frame = pd.json_normalize(SETS, "slots", ["id", "completedAt"], meta_prefix="set.")
     with pytest.raises(ValueError, match=(
         r'^table: player may be entrant\.id or entrant\.name: say which, as '
@@ -333,7 +333,7 @@ def files(folder: Path) -> tuple[Path, Path]:
 
 
 def test_files_of_tables(tmp_path: Path) -> None:
-    """CSV and Parquet give what a frame gives; the ladder's id is the file's name, or its own."""
+    """CSV and Parquet give what a frame gives. The ladder has the file's name, or its own id."""
     expected = Ladder()
     expected.rate_table(COLUMNS)
     for path in files(tmp_path):

@@ -100,7 +100,7 @@ Note = Callable[[str], None]
 
 @pytest.fixture
 def note(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Note]:
-    """`note(text)` notes what was compiled since the last call, at the end nothing."""
+    """`note(text)` records what was compiled since the last call. In the end nothing may be."""
     monkeypatch.chdir(tmp_path)
     Path("deploy").symlink_to(ROOT / "deploy")
     Path("build").mkdir()
@@ -153,7 +153,7 @@ def offline() -> Iterator[list[str]]:
 
 
 def test_commands(note: Note) -> None:
-    """Of the documents, and variations on more rounds. Five rounds are too few for `tune`."""
+    """Commands of the documents, and variations on more rounds, as five are too few for `tune`."""
     shown = [words for words in offline() if words[0] != "tune"]
     assert {words[0] for words in shown} == OFFLINE - {"tune"}
     for words in [*shown, *map(str.split, OTHERS)]:

@@ -40,7 +40,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_to_import_it_loads_nothing() -> None:
-    """Nor do its names load a kernel: numba waits for the first ladder."""
+    """Nor do its names load a kernel: numba is loaded with the first ladder."""
     assert newly_loaded("import stream_rater") == {"stream_rater"}
     every = newly_loaded(f"from stream_rater import {', '.join(stream_rater.__all__)}")
     assert {"stream_rater", "numpy", "msgspec"} <= every
@@ -51,7 +51,7 @@ def test_to_import_it_loads_nothing() -> None:
 
 
 def test_a_historic_system_is_loaded_when_a_ladder_names_it() -> None:
-    """Other ladders neither import nor compile any of them."""
+    """Other ladders neither import nor compile any historic system."""
     historic = "stream_rater.rating.kernels.historic"
     code = f"""if True:
         import sys, stream_rater
@@ -82,7 +82,7 @@ def test_names_are_what_type_checkers_see() -> None:
 
 
 def test_the_wheel_needs_what_rates() -> None:
-    """No client of Kafka's or Redis': `service` brings these, and `serve` the API's server."""
+    """It needs no client of Kafka or Redis: `service` has these, and `serve` the HTTP server."""
     assert packages(PROJECT["dependencies"]) == {"click", "msgspec", "numba", "numpy", "rich"}
     for extra in ("service", "serve"):
         brought = {name for name, which in PACKAGE_EXTRAS.items() if which == extra}

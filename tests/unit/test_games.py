@@ -25,7 +25,7 @@ def game(rounds: list[Session] = SEASON) -> Game:
 
 
 def test_a_season_is_cut_into_small_rounds_and_into_teams() -> None:
-    """Whole first; sizes without two rounds are left out. A round's parts stay together."""
+    """The whole is first. Sizes without two rounds are left out. A round's parts stay together."""
     found = list(games_of("made up", SEASON, (2, 5, 7), 3))
     assert [each.name for each in found] == ["made up", "made up, 2", "made up, 5",
                                              "made up, 3 against 3"]  # fmt: skip
@@ -89,7 +89,7 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
 
 
 def test_ours_is_one_for_all_and_else_the_one_with_the_least_log_loss_at_first() -> None:
-    """Whatever comes later, and however it was by default; the first of equal ones."""
+    """Whatever comes later, and whatever the default had; of equal ones it is the first."""
     some = [fitted("glicko", 0.5), fitted(games.REFERENCE, 0.6), fitted("bar", 0.4)]
     assert games.choose(some) == games.choose(some[::-1]) == games.REFERENCE
     some = [fitted("glicko", 0.62, 0.9), fitted("bar", 0.63, 0.1), fitted("elo-r", None, 0.0)]
@@ -101,7 +101,7 @@ def test_ours_is_one_for_all_and_else_the_one_with_the_least_log_loss_at_first()
 
 
 def test_verdicts_have_the_right_sign() -> None:
-    """Less log loss is better, and more order; within the interval there is no difference."""
+    """Less log loss is better, and so is more order. Within the interval there is no difference."""
     random = np.random.default_rng(2)
     loss = random.normal(0.6, 0.1, 400)
     order = np.where(random.random(400) < 0.7, 100.0, 0.0)
@@ -135,7 +135,7 @@ def turned(session: Session) -> Session:
 
 
 def test_no_later_round_has_a_say() -> None:
-    """Whatever happens from a round on, those before it are predicted alike."""
+    """Whatever happens from a round on, those before it have the same predictions."""
     mine, scored = forward.fit(GLICKO, game(LONG), 30)
     for until in (15, 60, 100):
         other = [*LONG[:until], *map(turned, LONG[until:])]
@@ -167,7 +167,7 @@ def candidates(*losses: list[float], cost: float = 0.0, since: int = 0) -> list[
 
 
 def test_the_best_so_far_predicts_the_next_part() -> None:
-    """Later points predict later rounds; who was worse at first, or far, must make up for it."""
+    """A point found later predicts later rounds. One that was worse, or is far, must make up."""
     ones = [1.0] * 30
     turning = [0.9] * 10 + [1.5] * 20
     chosen = forward.followed(candidates(ones, turning), 0, np.arange(30))

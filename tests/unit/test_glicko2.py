@@ -20,7 +20,7 @@ FULL: Any = {"history": "full"}
 
 
 def test_the_authors_example() -> None:
-    """Three games of one period: 1464.06 (151.52), volatility 0.05999 (Glickman 2013)."""
+    """Three games of one period give 1464.06 (151.52), volatility 0.05999 (Glickman 2013)."""
     precision = surprise = 0.0
     for mu, sigma, score in ((1400.0, 30.0, 1.0), (1550.0, 100.0, 0.0), (1700.0, 300.0, 0.0)):
         g = 1.0 / math.sqrt(1.0 + 3.0 * (sigma / SCALE) ** 2 / math.pi**2)
@@ -66,7 +66,7 @@ def test_it_is_the_textbooks() -> None:
 
 
 def test_the_volatility_is_in_the_record() -> None:
-    """Four bytes behind the header, if there is one: a ladder continues from its records."""
+    """It takes four bytes behind the header, so a ladder continues from its records."""
     config = Glicko2()
     pool = Pool(Ladder(rating=config))
     pool.rate(read(config, *ranked([1, 2], ["ann", "bob"]), completed_at=day(0)), 0)
@@ -85,7 +85,7 @@ def test_the_volatility_is_in_the_record() -> None:
 
 
 def test_surprises_raise_the_volatility() -> None:
-    """And with it sigma. It is bounded by ten times the initial one, and by a tenth."""
+    """Sigma rises with it. It stays between a tenth and ten times the initial volatility."""
     names, rounds = ["ann", "bob"], [[1, 2]] * 30
     calm = played(Glicko2(), rounds, names)["ann"]
     assert calm["volatility"] < played(Glicko2(), [*rounds, [2, 1]], names)["ann"]["volatility"]
@@ -136,7 +136,7 @@ def test_a_ceiling_caps_the_performance() -> None:
 
 
 def test_a_team_gains_as_its_members_together() -> None:
-    """As in a linear Gaussian model: by the sum of variances, if there is no volatility."""
+    """Without volatility, it gains as in a linear Gaussian model, by the sum of variances."""
     config = Glicko2(volatility=0.0, tau=1e-3, **FULL)
     wave = Wave(
         np.array([0, 2]), np.ones(1), np.full(1, math.inf), np.zeros(1, np.int64),

@@ -1,4 +1,4 @@
-"""The endpoints: no client keeps others from an answer, and no page of another site may write."""
+"""The endpoints: no client keeps others from an answer, and no other site's page may write."""
 
 import gzip
 import socket
@@ -92,7 +92,7 @@ def rest(client: socket.socket) -> bytes:
 
 
 def test_the_probes_answer_beside_500_connections() -> None:
-    """These have sent nothing, half a request, or a scrape: few threads serve scrapes."""
+    """They have sent nothing, half a request, or a scrape. A few threads serve scrapes."""
     for sent in (b"", SCRAPE[:20], SCRAPE):
         with serving(Scraped()) as server, ExitStack() as stack:
             for _ in range(500):
@@ -212,7 +212,7 @@ LARGE = 2 * http.LIMITS.head_bytes
     ids=len,
 )
 def test_what_stands_beside_a_body_has_the_limits_of_a_head(sent: bytes, status: bytes) -> None:
-    """Trailers are dropped. Small parts, headers and requests are many, and not too many."""
+    """Trailers are dropped. The number of parts, headers and requests is large, but limited."""
     with closing(http.ProbeServer("127.0.0.1:0", patient)) as server, connected(server) as client:
         client.sendall(sent)
         assert client.recv(12) == b"HTTP/1.1 " + status
@@ -352,7 +352,7 @@ def test_own_pages_and_programs_may_write(sent: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_others_may_not_write(sent: list[str], code: str) -> None:
-    """A form or a name of another site, and whoever comes through a proxy on this machine."""
+    """Neither a form or a name of another site, nor whoever comes by a proxy on this machine."""
     with pytest.raises(Refused, match="SERVE_WRITE_TOKEN") as refused:
         Sites(HERE, []).check_writing(headed(*sent), "1.1")
     assert refused.value.problem.code == code

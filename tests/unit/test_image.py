@@ -58,7 +58,7 @@ def test_the_dockerfile_is_linted() -> None:
 
 
 def test_the_image_is_small_and_has_no_rights() -> None:
-    """A slim base to build on and none to run on, a numbered user, only what it needs."""
+    """It has no base at all, a numbered user, and only what it needs. A slim base builds it."""
     build, final = image.stages()
     base = "docker.io/library/python:3.11-slim-bookworm"
     assert build.all("FROM") == [f"{base} AS build"] and final.all("FROM") == ["scratch"]
@@ -105,7 +105,7 @@ def imported(file: Path) -> set[str]:
 
 
 def test_the_root_lacks_nothing_that_the_service_imports() -> None:
-    """No file of the package imports what `image_parts` leaves out, nor does what it imports."""
+    """The package does not import what `image_parts` leaves out, nor does what it imports."""
     names = set().union(*map(imported, (ROOT / "stream_rater").rglob("*.py")))
     ours = [each for each in names if each.partition(".")[0] in sys.stdlib_module_names]
     lacking = dict.fromkeys([*UNLINKED, *OF_NO_USE])
@@ -162,7 +162,7 @@ def test_compose_watches_by_the_same_files() -> None:
 
 
 def test_compose_provisions_the_dashboard() -> None:
-    """Where Grafana looks, with a Prometheus. Docker would make a folder of a missing file."""
+    """Grafana finds it, and a Prometheus. Docker would make a folder of a missing file."""
     for service in ("prometheus", "grafana"):
         assert all(path.is_file() for path in mounts(service).values())
     seen = mounts("grafana")

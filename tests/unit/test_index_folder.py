@@ -1,4 +1,4 @@
-"""The folder of an index: who may use it, and when it is trusted; the process that fills it."""
+"""The folder of an index: who may use it, when it is trusted, and the process that fills it."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ def copied(path: Path) -> None:
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    """In one line that names the setting (I1)."""
+    """It is refused in one line that names the setting (I1)."""
     one_line = r"in use by another process.*STREAM_RATER_INDEX"
     with closing(Hold(tmp_path / "index")), pytest.raises(Unrecoverable, match=one_line):
         Hold(tmp_path / "index")
@@ -57,7 +57,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_process_that_writes_holds_a_lock(tmp_path: Path) -> None:
-    """The follower of a process that was killed may live on: the next one waits for it."""
+    """A follower may outlive the process that was killed: the next follower waits for its lock."""
     first = closing(folder.writer_lock(tmp_path))
     with first, pytest.raises(StoreTrouble, match="still writes"):
         folder.writer_lock(tmp_path)
@@ -66,7 +66,7 @@ def test_the_process_that_writes_holds_a_lock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "made-by-somebody"])
 def test_a_foreign_folder_is_refused(tmp_path: Path, name: str) -> None:
-    """Nothing in it is deleted, whatever its name. The root of a volume may have lost+found."""
+    """Nothing in it is deleted, whatever its name. A volume's root may have lost+found."""
     (tmp_path / name).mkdir()
     with pytest.raises(Unrecoverable, match=r"of another program or user: move it away"):
         Hold(tmp_path)
@@ -84,7 +84,7 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_its_user_can_read_it(tmp_path: Path) -> None:
-    """Ids of players are in it."""
+    """The folder contains ids of players."""
     path = an_index(tmp_path / "index")
     modes = {each.stat().st_mode & 0o777 for each in (path / DATA, path, path.parent)}
     assert modes == {0o600, 0o700}
@@ -110,7 +110,7 @@ UNTRUSTED: dict[str, tuple[bool, Change]] = {
 
 @cases("name", [*TRUSTED, *UNTRUSTED])
 def test_when_an_index_is_trusted(tmp_path: Path, name: str) -> None:
-    """Otherwise it is made again, in another place, and nothing of it is left (I2)."""
+    """If it is not, it is made again in another place, and deleted (I2)."""
     where = tmp_path / name
     killed, change = (TRUSTED | UNTRUSTED)[name]
     before = an_index(where, killed=killed)
@@ -122,7 +122,7 @@ def test_when_an_index_is_trusted(tmp_path: Path, name: str) -> None:
 
 
 def test_without_an_id_of_the_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some sandboxes have none: only what was closed is trusted."""
+    """Some sandboxes have none. Then an index is trusted only if it was closed."""
     monkeypatch.setattr(folder, "BOOT", tmp_path / "none")
     an_index(tmp_path / "index", killed=True)
     with closing(Index(tmp_path / "index")) as index:
@@ -130,7 +130,7 @@ def test_without_an_id_of_the_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_index_of_another_log_is_deleted(tmp_path: Path) -> None:
-    """Its file, too: an erased id may be left in free pages."""
+    """So is its file, because an erased id may be left in free pages."""
     where = tmp_path / "index"
     before = an_index(where)
     with closing(Index(where, log="other")) as index:
@@ -140,7 +140,7 @@ def test_an_index_of_another_log_is_deleted(tmp_path: Path) -> None:
 def test_the_head_says_open_before_the_first_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And closed only once all is on the disk (I2)."""
+    """It says closed only once everything is on the disk (I2)."""
     where, seen = tmp_path / "index", list[Any]()
     begin, sync = Store.begin, Store.sync
 
@@ -167,7 +167,7 @@ def test_the_head_says_open_before_the_first_commit(
 
 
 def test_positions_that_it_had(tmp_path: Path) -> None:
-    """Of the same log, also if it is not trusted any more, as far as its head knows."""
+    """Those of the same log are read from the head, also if the index is not trusted any more."""
     where = tmp_path / "index"
     assert folder.positions(where, "one") == []
     path = an_index(where, killed=True)
@@ -177,7 +177,7 @@ def test_positions_that_it_had(tmp_path: Path) -> None:
 
 
 def test_one_environment_a_process(tmp_path: Path) -> None:
-    """Who opens the folder again gets the same object (I5), until the last one has closed it."""
+    """Opening the folder again gives the same object (I5), until the last user closes it."""
     path = an_index(tmp_path / "index")
     first, second = folder.opened(path), folder.opened(path)
     assert first is second
@@ -191,7 +191,7 @@ def test_one_environment_a_process(tmp_path: Path) -> None:
 
 
 def test_a_full_map_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a full disk does: the transaction fails as a whole, and readers go on (I3)."""
+    """The transaction fails as a whole, as on a full disk, and readers go on (I3)."""
     monkeypatch.setattr(folder, "MAP_BYTES", 1 << 20)
     with closing(Index(tmp_path / "index")) as index:
         index.apply([an_event("ann", 1)])
@@ -228,12 +228,12 @@ assert index.ask("ladder", LADDER).listed == 2
 
 
 def test_a_file_that_cannot_grow(tmp_path: Path) -> None:
-    """A full disk is an error, and no signal: no page is written through the map (I3)."""
+    """A full disk is an error and no signal, since no page is written through the map (I3)."""
     subprocess.run([sys.executable, "-c", FILL, str(tmp_path / "index")], check=True)
 
 
 def test_a_damaged_file_is_no_index(tmp_path: Path) -> None:
-    """LMDB finds some damages, and these differ from a full disk."""
+    """LMDB finds some damages. They differ from a full disk."""
     path = an_index(tmp_path / "index")
     (path / DATA).write_bytes(b"x" * 16_384)
     with pytest.raises(folder.Damaged):
@@ -242,7 +242,7 @@ def test_a_damaged_file_is_no_index(tmp_path: Path) -> None:
 
 
 def test_readers_that_read_for_long_are_reported(tmp_path: Path) -> None:
-    """And those that have ended are forgotten (I4)."""
+    """Those that have ended are forgotten (I4)."""
     with closing(Index(tmp_path / "index")) as index:
         assert index.store.oldest_reader_s(10.0) == 0.0
         transaction = index.store.begin()
@@ -254,7 +254,7 @@ def test_readers_that_read_for_long_are_reported(tmp_path: Path) -> None:
 
 
 def test_the_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes at other addresses have others, and so have other users."""
+    """Processes at different addresses have different folders, and so have different users."""
     here, there = folder.default_path("127.0.0.1:9109"), folder.default_path("[::1]:9109")
     assert here != there and here.parent == there.parent
     monkeypatch.setattr(os, "geteuid", lambda: 7)
@@ -262,7 +262,7 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_that_lags_is_not_ready(tmp_path: Path) -> None:
-    """From a lag above the bound on, until it is at most half of it."""
+    """It is not ready from a lag above the bound on, until it is at most half of that."""
     nothing: Any = None
     process = IndexProcess(tmp_path / "index", nothing, Watcher(), 10)
     found = []
@@ -279,13 +279,13 @@ def test_a_process_that_lags_is_not_ready(tmp_path: Path) -> None:
 
 
 def killed_by(number: int, _: Watcher) -> Any:
-    """In the place of what makes a follower: the process ends by a signal."""
+    """Takes the place of what makes a follower: the process ends by this signal."""
     os.kill(os.getpid(), number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGBUS, signal.SIGSEGV, signal.SIGKILL])
 def test_the_signal_of_a_damaged_map(tmp_path: Path, number: int) -> None:
-    """After it the index is made again; after a kill a first reading must be able to go on."""
+    """The index is made again after it. After a kill, a first reading can continue instead."""
     where = tmp_path / "index"
     with closing(Index(where)) as index:
         index.apply([an_event("ann", 1)])

@@ -1,4 +1,4 @@
-"""The follower of a data file's log: it misses nothing, holds nothing open, and begins again."""
+"""The follower of a data file's log: it misses nothing, keeps nothing open, and begins again."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ class Written:
 
 
 class Seen(Watcher):
-    """What the follower reports. `at_read` is called with each report of events."""
+    """Records what a follower reports. `at_read` is called with each report of events."""
 
     def __init__(self, at_read: Callable[[], None]) -> None:
         self._at_read, self.values = at_read, list[bytes]()
@@ -78,7 +78,7 @@ def follow(
     written: Written, at_read: Callable[[], None] = lambda: None, ladder: Ladder = ANY,
     now: Callable[[], float] = time.time,
 ) -> Seen:  # fmt: skip
-    """Follow until all is read. Returns what was reported."""
+    """Follow a file until everything is read. Returns what was reported."""
     seen, where = Seen(at_read), index_path(written.path)
     folder.Hold(where).close()
     seen.follower = Follower(
@@ -90,7 +90,7 @@ def follow(
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
-    """A file that keeps few events, and followers that read few at once."""
+    """A file that keeps few events, for followers that read few events at once."""
     monkeypatch.setattr(events, "KEPT", 4)
     monkeypatch.setattr(events, "PRUNED_TOGETHER", 4)
     monkeypatch.setattr(events, "LEAST_PRUNED", 2)
@@ -156,7 +156,7 @@ def test_a_restored_backup_is_noticed(written: Written, tmp_path: Path) -> None:
 
 
 def test_events_have_tiers(written: Written) -> None:
-    """The feed gets events with the tier and the one before; of old ones only the newest."""
+    """The feed gets events with their tier and the one before; of old events only the newest."""
     tiers = Tier(name="low"), Tier(name="high", from_rating=1200.0)
     sent = list[bytes]()
     for rating in (1100.0, 1300.0):
@@ -186,7 +186,7 @@ def test_players_leave_without_an_event(written: Written) -> None:
 def test_a_first_reading_sends_only_the_newest_events(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The feed keeps no more. All of them are in the index."""
+    """The feed keeps no more of them. All are in the index."""
     monkeypatch.setattr(follower, "FEED_SIZE", 2)
     written.publish(*"abcde")
     assert len(follow(written).values) == 2 and len(in_index(written)) == 5
@@ -194,7 +194,7 @@ def test_a_first_reading_sends_only_the_newest_events(
 
 
 def test_what_is_no_event_is_skipped(written: Written) -> None:
-    """Also one whose ids are longer than ids are."""
+    """So is an event whose ids are too long."""
     written.publish("ann")
     written.publish_value("bob", b"{}")
     written.publish_value("long", msgspec.json.encode(an_event("x" * 600, 2)))
@@ -206,7 +206,7 @@ def test_what_is_no_event_is_skipped(written: Written) -> None:
 def test_an_index_that_may_have_missed_an_erasure(
     written: Written, monkeypatch: pytest.MonkeyPatch, age_s: float
 ) -> None:
-    """It is made again if it was last up to date half as long ago as tombstones are kept (I6)."""
+    """It is made again if it is older than half of the time for which tombstones are kept (I6)."""
     monkeypatch.setattr(followed.FileEvents, "forgets_s", 200.0)
     written.publish("ann")
     follow(written, now=lambda: 1000.0)
@@ -218,7 +218,7 @@ def test_an_index_that_may_have_missed_an_erasure(
 def test_a_first_reading_that_takes_too_long(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tombstone may have vanished before it was read: reading begins again, and says so (I6)."""
+    """A tombstone may vanish before it is read, so reading begins again and reports this (I6)."""
     monkeypatch.setattr(followed.FileEvents, "forgets_s", 200.0)
     monkeypatch.setattr(follower, "pause_s", lambda _: 0.0)
     written.publish("ann")
@@ -233,7 +233,7 @@ def test_a_first_reading_that_takes_too_long(
 
 
 def test_a_damaged_index_is_made_again(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as LMDB finds the damage."""
+    """It is, as far as LMDB finds the damage."""
     monkeypatch.setattr(follower, "pause_s", lambda _: 0.0)
     written.publish("ann")
     follow(written)
@@ -265,7 +265,7 @@ Follower(Path(sys.argv[2]), partial(FileLog, Path(sys.argv[1])), 5, Killed()).ru
 
 
 def test_a_killed_follower(written: Written) -> None:
-    """The next one goes on where it was, and the index is that of one that was never killed."""
+    """The next one continues where it was. The index is that of one that was never killed."""
     where = index_path(written.path)
     written.publish(*"abcabdeafb")
     folder.Hold(where).close()
@@ -294,7 +294,7 @@ def test_no_transaction_stays_open(written: Written) -> None:
 
 
 def test_events_are_read_once_in_order_and_cheaply(written: Written) -> None:
-    """From both tables; that of last events is only read for offsets the other lacks."""
+    """From both tables. The one of last events is read only for offsets that the other lacks."""
     written.publish(*(f"p{number}" for number in range(40)))
     with closing(connect_reader(written.path)) as reader:
         asked: list[str] = []

@@ -84,7 +84,7 @@ def test_a_corrected_belief_in_words() -> None:
 
 
 def test_a_seeded_belief_in_words() -> None:
-    """It has the rounds of the seed and no performance; a reset keeps the last round's time."""
+    """It has the rounds of the seed and no performance. A reset keeps the last round's time."""
     header = a_belief(rounds=70, previous_mu=1500.0, previous_sigma=350.0)
     assert list(belief_lines(header, NO_FACTORS, "players-seeded")) == [
         "believed: 1612.4 give or take 91.2, after 70 rounds",
@@ -226,7 +226,7 @@ def season(rounds: int) -> Records:
 
 
 def test_a_first_round_explains_itself(served: Records) -> None:
-    """A newcomer had no rating before: a loss is no gain. Erased players are passed over."""
+    """A newcomer had no rating before, so a loss is no gain. Erased players are passed over."""
     served += season(2)
     lines = run("watch", "--count", "4").stdout.splitlines()
     first = [line for line in lines if "r0" in line]
@@ -249,7 +249,7 @@ def corrected(cause: CorrectionCause, rounds: int) -> Record:
 
 
 def test_a_correction_is_shown_by_its_cause(served: Records) -> None:
-    """What moved and why, also of a player with one round left; numbers stand in their columns."""
+    """What changed and why, also for a player with one round left. Numbers are in their columns."""
     voided = CorrectionCause(cause="round-voided", offset=7, round_id="r-81f3")
     removed = CorrectionCause(cause="player-removed", offset=8)
     served += [*season(2)[2:3], corrected(voided, 12), corrected(removed, 1)]
@@ -264,7 +264,7 @@ def test_a_correction_is_shown_by_its_cause(served: Records) -> None:
 
 
 def test_watch_ends_when_nothing_comes(served: Records) -> None:
-    """Fewer lines than asked for are a failure with their number; without a number it just ends."""
+    """Fewer lines than asked for are a failure with their number. Without a number it just ends."""
     served += season(1)
     enough = run("watch", "--count", "2", "--wait", "5")
     assert (enough.exit_code, enough.stderr) == (0, "")
@@ -276,7 +276,7 @@ def test_watch_ends_when_nothing_comes(served: Records) -> None:
 
 
 def test_the_wait_begins_again_with_each_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A long silence is explained once: what is waited for, and how to end it."""
+    """A long silence is explained once: what it waits for, and how to end it."""
     now_s = itertools.count()
     lines = itertools.chain(["a", None, None, "b", None, None, "c"], itertools.repeat(None))
     assert list(follow._in_time(lines, 4.0, lambda: float(next(now_s)), "")) == ["a", "b", "c"]
@@ -323,7 +323,7 @@ def packed(**fields: Any) -> Record:
 
 
 def test_rejections_are_shown_with_their_place(served: Records) -> None:
-    """Code, reason, source, and what can be read of the round; as JSON the whole record."""
+    """Code, reason, source and what can be read of the round; as JSON, the whole record."""
     served += [  # text, binary, and what is no round at all
         refused("bad-weight", as_json(ladder="l1", round_id="r1")),
         packed(ladder="l2", round_id="r2"),
@@ -359,7 +359,7 @@ def refused_correction(kind: str, **fields: Any) -> Record:
 
 
 def test_rejected_corrections_say_what_they_were(served: Records) -> None:
-    """The round, the players or the season in the place of a round; a round has none made up."""
+    """The round, players or season is in the place of a round. A round has none of these."""
     served += [
         refused_correction("round-voided", round_id="r1"),
         refused_correction("player-removed", player="ann"),

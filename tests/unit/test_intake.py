@@ -1,4 +1,4 @@
-"""What an estimator takes in: verdicts by a record and W offsets before it; rounds that wait."""
+"""What an estimator takes in: verdicts by a record and the W offsets before it; waiting rounds."""
 
 import random
 import re
@@ -46,7 +46,7 @@ def verdicts() -> RecordValidator:
 
 
 def test_duplicates_within_the_window(verdicts: RecordValidator) -> None:
-    """With the place of the first; a repetition is an occurrence, so W offsets decide a verdict."""
+    """The first one is named. A repetition is an occurrence, so W offsets decide a verdict."""
     assert verdict(verdicts, 10, named("r")) == "valid"
     _, (rejection,) = verdicts.decode([record(15, named("r"))])
     assert rejection is not None and rejection.code == "duplicate-round"
@@ -85,7 +85,7 @@ def test_a_successor_that_reads_the_window_first_has_the_same_verdicts() -> None
 
 
 def test_many_records_as_one_by_one() -> None:
-    """However many together, of several partitions and ladders, with gaps and duplicates."""
+    """However many at once, of several partitions and ladders, with gaps and duplicates."""
     for at_once, share in product((2, 3, 50, 300), (0.0, 0.1, 0.4)):
         rng, ends, log = random.Random(at_once), [0, 0, 0], list[Record]()
         for number in range(300):
@@ -106,7 +106,7 @@ def test_many_records_as_one_by_one() -> None:
 
 
 def test_remembers_no_more_than_the_window(verdicts: RecordValidator) -> None:
-    """The rounds of two spans of little more than W offsets, with gaps in them, too."""
+    """It remembers the rounds of two spans of little more than W offsets, which may have gaps."""
     for i in range(100):
         verdict(verdicts, 3 * i, named(f"r{i}", f"l{i}"))
         window = verdicts._duplicates[0]
@@ -147,7 +147,7 @@ def contents(pending: PendingRounds) -> list[tuple[object, ...]]:
 
 
 def test_a_wave_is_of_those_that_come_first() -> None:
-    """As far as there is room. A round larger than a wave counts as a wave's players."""
+    """As many as there is room for. A round larger than a wave counts as a wave of players."""
     backlog = Backlog(WAVE)
     backlog.add(pending_of([2, 3, 4, 2, 2], offsets=[10, 20, 30, 40, 50]))
 

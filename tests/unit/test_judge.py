@@ -1,4 +1,4 @@
-"""The judge finds each mistake that is planted in a recording, and nothing in a run without one."""
+"""The judge finds each mistake that is planted in a recording, and nothing in a correct run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -184,7 +184,7 @@ def of_one_player() -> tuple[list[Seen], list[Seen]]:
 
 
 def test_answers(judge: Judged) -> None:
-    """Wrong: a state that never was, a reader that goes back in time, older than `min_offset`."""
+    """States that never were, readers that go back, and ones below `min_offset` are wrong."""
     some, mine = of_one_player()
     said = [absent(mine[0]), *map(answer, (mine[0], mine[0], mine[3])), answer(mine[1], "c2")]
     found = judge(whole(some, *said))

@@ -1,4 +1,4 @@
-"""What is made of what Kafka's clients say of topics, and of records, ends and errors."""
+"""What we make of what Kafka's clients report of topics, and of records, ends and errors."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ AT = Settings(kafka="127.0.0.1:1")
 
 
 def test_an_offset_is_one() -> None:
-    """Zero, too. None is trouble: taken for the log's end it made a worker refuse its shard."""
+    """Zero is one. None is trouble: taken for the log's end, it made a worker refuse its shard."""
     assert [offset_of(answered(SimpleNamespace(offset=offset))) for offset in (0, 7)] == [0, 7]
     for offset in (-1, -1001):
         with pytest.raises(LogTrouble, match="leader"):
@@ -36,7 +36,7 @@ def test_an_offset_is_one() -> None:
 
 
 def test_topics_of_another_process_have_leaders_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that finds all topics waits, too; not one that may not read offsets."""
+    """A worker that finds all topics waits, too, but not if it may not read offsets."""
     admin = Admin(AT)
     asked = list[str]()
 
@@ -210,7 +210,7 @@ def test_offsets_without_records_do_not_count(fetched: Input) -> None:
 
 
 def test_statistics_that_do_not_count(fetched: Input) -> None:
-    """Those behind, of records that wait, of a fetch that is over, and of before a pause."""
+    """Those that are late, of records in the client, of a fetch that is over, or before a pause."""
     for next_offset, waiting in ((WATERMARK - 1, 0), (WATERMARK, 1)):
         report(fetched, next_offset, waiting)
         assert end_of(fetched) == WATERMARK
@@ -235,7 +235,7 @@ BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
 
 
 class UnreadableClient(Client):
-    """A consumer that reports the batch's first offset, twice a poll, until it is sought beyond."""
+    """A consumer that reports a batch's first offset twice a poll, until it is sought beyond."""
 
     end = LAST + 1
 
@@ -251,7 +251,7 @@ class UnreadableClient(Client):
 
 
 def test_each_is_reported_once() -> None:
-    """From where they are sought, in the midst of the batch or before it, as after trouble."""
+    """From where they are sought: inside the batch, or before it, as after trouble."""
     with input_with(UnreadableClient()) as spoilt:
         for first, polls, due in (
             (FIRST, 7, [4, 5, 6, 7, 8]), (6, 4, [6, 7, 8]), (5, 2, [5, 6]),
@@ -282,7 +282,7 @@ RECORDS = 3
 
 
 class LateClient(Client):
-    """A consumer whose records arrive just behind the wait for the first one."""
+    """A consumer whose records arrive just after the wait for the first one."""
 
     end = RECORDS
 
@@ -306,7 +306,7 @@ def test_late_records_are_returned_once() -> None:
 
 
 def a_client_message(offset: int, value: bytes | None, headers: Any) -> Any:
-    """A message that reports unreadable headers only once, as the client's do."""
+    """A message that reports unreadable headers only once, as the client's messages do."""
     left = [headers]
 
     def asked() -> Any:
@@ -349,7 +349,7 @@ FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
 
 
 def test_all_brokers_down_is_trouble_once() -> None:
-    """With the last broker's reason, once: by the next time it may be mended."""
+    """It has the last broker's reason, once, because that may be repaired by the next time."""
     with input_of_nobody() as found:
         found._on_error(DOWN)
         with pytest.raises(LogTrouble, match=r"brokers are down$"):
@@ -367,7 +367,7 @@ def test_all_brokers_down_is_trouble_once() -> None:
 
 
 def test_what_ends_the_client_outweighs_the_rest() -> None:
-    """Whether the callback reports it before the rest or after, or a poll among its records."""
+    """The callback may report it before or after the rest, or a poll among its records."""
     among_records = [Message(topic="parts", error=FENCED)]
     for errors, records in (([DOWN, FENCED], []), ([FENCED, DOWN], []), ([DOWN], among_records)):
         with input_of_nobody() as found:
@@ -380,7 +380,7 @@ def test_what_ends_the_client_outweighs_the_rest() -> None:
 def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a fresh member. It believes it again, until it has been a member for some time."""
+    """It joins as a fresh member, and does not believe it until it was a member for some time."""
     clients = list[Client]()
 
     def new_client(*_: Any) -> Client:
@@ -431,7 +431,7 @@ DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied")
 
 
 def asked(who: str, error: KafkaError | None) -> Any:
-    """What a worker or command gets of a client whose partition 1 has this error."""
+    """What a worker or command gets from a client whose partition 1 has this error."""
     answer = [
         SimpleNamespace(partition=0, offset=7, metadata="", error=None),
         SimpleNamespace(partition=1, offset=NO_OFFSET, metadata=None, error=error),
@@ -447,7 +447,7 @@ def asked(who: str, error: KafkaError | None) -> Any:
 
 
 def test_an_error_of_one_partition_is_trouble() -> None:
-    """Taken for "never committed" the partition would be read again."""
+    """Taken for "never committed", it would have the whole partition read again."""
     for who in ("worker", "command", "who commits"):
         for error, kind in ((UNSTABLE, LogTrouble), (DENIED, Denied)):
             with pytest.raises(kind, match=error.str()):

@@ -1,4 +1,4 @@
-"""Kerby's systems by the note and round by round; Plackett-Luce and Thurstone against SciPy."""
+"""Kerby's systems by the note, round by round; Plackett-Luce and Thurstone against SciPy."""
 
 import itertools
 import math
@@ -106,7 +106,7 @@ def test_pairs_are_summed_or_averaged() -> None:
 
 
 def test_the_unfinished_and_the_anchor() -> None:
-    """Who did not finish never gains (sections 4 and 6), as an anchor, who stays."""
+    """Unfinished players never gain (sections 4 and 6). An anchor is one that stays."""
     mu, one, other = [0.3, -0.8, 0.5], [0.3, -0.8, 0.5, -3.0], [0.3, -0.8, -3.0, 0.5]
     for name in SYSTEMS:
         conf = config(name, anchor=0.4)
@@ -122,7 +122,7 @@ def test_the_unfinished_and_the_anchor() -> None:
 
 
 def test_the_floor_and_the_fixed() -> None:
-    """A rating stops at the floor (5.2); the fixed never move, and count; there is no sigma."""
+    """A rating stops at the floor (5.2). The fixed stay, and count for others. Sigma is absent."""
     for name in SYSTEMS:
         free, floored = config(name), config(name, floor=-0.01)
         plain, found = gains(free, [1, 2], [0.0, 0.0]), gains(floored, [1, 2], [0.0, 0.0])
@@ -135,7 +135,7 @@ def test_the_floor_and_the_fixed() -> None:
 
 
 def test_learning_rate_weight_and_scale() -> None:
-    """Linear between ratings, flat outside (5.2); weight 3 is thrice as far; scale scales all."""
+    """The rate is linear between ratings, flat outside (5.2). Weight 3 is three times as far."""
     table = [[0.0, 0.6], [1.0, 0.13], [2.0, 0.09]]
     knots, rates = np.array(table).T.copy()
     at = np.array([-5.0, 0.0, 0.25, 1.0, 1.5, 2.0, 7.0])
@@ -157,7 +157,7 @@ def test_learning_rate_weight_and_scale() -> None:
 
 
 def test_a_member_climbs_by_the_share() -> None:
-    """A team rates as the sum of its shares of deviations from the mean; so does the gradient."""
+    """A team rates as the sum of deviations from the mean, by shares, and so does its gradient."""
     standings = [{"team": ["a", "b"], "shares": [1, 0.5], "rank": 1}, {"player": "c", "rank": 2}]
     level = (0.4 + 0.5 * -0.2 + 0.7) / 2.5
     team = (0.4 - level) + 0.5 * (-0.2 - level)
@@ -176,7 +176,7 @@ places = st.lists(st.integers(0, 4), min_size=2, max_size=7)
 def test_places_matter_and_the_order_of_the_list_does_not(
     name: str, places: list[int], random: Any
 ) -> None:
-    """With ties, unfinished and equal ratings. Of two equals the better placed ends as high."""
+    """With ties, dnf and equal ratings. Of two equals the better placed ends at least as high."""
     full = [places[0] or 1, *places[1:]]
     conf, entries = config(name, anchor=-0.5), ranked(full)
     mu = {each["player"]: random.choice([0.0, 0.5, -1.2]) for each in entries}
@@ -253,11 +253,12 @@ MODELS: dict[str, tuple[Any, type[Exponential | Normal | Gumbel], int]] = {
 }
 DIFFERENCE = 1e-4
 REFERENCE = 1e-7
-"""The quadrature's 1e-11 over DIFFERENCE, and its square; Thurstone's grid is as right."""
+"""The quadrature's error: 1e-11 over DIFFERENCE, plus DIFFERENCE squared. Thurstone's grid is no
+worse."""
 
 
 def ln_probability(model: str, x: Floats, ranked: int) -> float:
-    """ln P(max(x[ranked:]) < x[ranked-1] < ... < x[0]), a chain of ODEs (section 3.2.3)."""
+    """ln P(max(x[ranked:]) < x[ranked-1] < ... < x[0]), by a chain of ODEs (section 3.2.3)."""
     each = [MODELS[model][1](rating) for rating in x]
     last, others = each[ranked:] or each[-1:], each[: min(ranked, len(x) - 1)][::-1]
 
@@ -314,7 +315,7 @@ def test_the_integral_of_the_unobserved() -> None:
 
 
 def test_thousands_do_not_underflow() -> None:
-    """ln P and the gradient are finite and sum to zero. Of equals P = 1/n!, to the last digits."""
+    """ln P and the gradient are finite; that sums to 0. Of equals P = 1/n!, to the last digits."""
     for model, ranked_ones, spread in product(MODELS, (1500, 700), (0.0, 1.0, 30.0)):
         x = np.random.default_rng(3).normal(0.0, spread, 1500)
         g = np.empty(len(x))
@@ -349,7 +350,7 @@ def test_ratings_far_apart_give_the_most_likely_performances() -> None:
 
 
 def test_the_orientations_of_plackett_luce() -> None:
-    """Each is the other with order and scale reversed; the default is not in the fingerprint."""
+    """Each is the other with order and scale reversed. The default is not in the fingerprint."""
     last, first = (config("plackett-luce", orientation=each) for each in ("last", "first"))
     assert "orientation" not in parameters.for_fingerprint(last)
     assert parameters.fingerprint(first) != parameters.fingerprint(last)

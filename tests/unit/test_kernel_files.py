@@ -1,4 +1,4 @@
-"""Compiled kernels are found wherever they lie, nothing else is; what kernels call or copy."""
+"""Compiled kernels are found wherever they are, and nothing else is; what kernels call or copy."""
 
 import ast
 import os
@@ -61,7 +61,7 @@ def saved(said: str) -> int:
 
 
 def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> None:
-    """Nothing is compiled or written. A damaged one is not loaded; another is written."""
+    """Nothing is compiled or written. A damaged kernel is not loaded, but written again."""
     run(PACKAGE.parent, elsewhere / "built")
     shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
     (lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
@@ -235,7 +235,7 @@ def outer(place: Path, code: str = "") -> tuple[str, list[str]]:
 
 
 def test_what_a_kernel_calls_is_loaded_with_it(tmp_path: Path) -> None:
-    """Through a copy, too. What another process compiled has another name for the linker."""
+    """Through a copy, too. A kernel of another process has another name for the linker."""
     (tmp_path / "some_kernels.py").write_text(MODULE)
     result, compiled = outer(tmp_path)
     assert compiled == ["large", "middle", "outer", "small"]

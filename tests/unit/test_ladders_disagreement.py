@@ -1,4 +1,4 @@
-"""The ladders' notes: what they add up to, wherever a worker dies, and who disagrees with them."""
+"""The ladders' notes: what they add up to, wherever a worker dies, and which files disagree."""
 
 import contextlib
 import itertools
@@ -87,7 +87,7 @@ class Log:
         ladder_history.announce({"a": own}, self, self.end_of, proposal, lambda _: self.finished)
 
     def rate_one(self, own: ladder_history.History) -> bool | None:
-        """A worker with this file rates a round by the new parameters, or not. None: it may not."""
+        """A worker with this file rates a round, by the new parameters or not. None: it may not."""
         offset, self.end = self.end, self.end + 1
         if offset >= ladder_history.allowed_before(own, added_up(self.notes).of("a")):
             return None
@@ -164,7 +164,7 @@ def test_the_first_decision_counts() -> None:
 
 
 def test_a_rebuild_begins_again() -> None:
-    """All of the ladders that it rated, recorded or proposed; those of others stay."""
+    """It replaces all histories of ladders that it rated, recorded or proposed, and no others."""
     log = log_of(0)
     log.write(encode_histories("noted", {"b": OLD}) + encode_histories("proposed", {"a": NEW}))
     log.write(encode_histories("restated", {"a": ("0:q",)}))
@@ -181,7 +181,7 @@ def test_many_ladders_are_several_notes() -> None:
 
 
 def test_what_is_no_note_is_left() -> None:
-    """A stranger's message changes nothing; a newer release's note is refused."""
+    """A foreign message changes nothing. A note of a newer release is refused."""
     for junk in (b"", b"\xff", b"{", b"[]", b"7", b'{"kind": 7}', b"[" * 10_000):
         log = log_of(0)
         log.write([junk])
@@ -214,7 +214,7 @@ def test_a_change_before_what_is_finished_comes_too_late() -> None:
 
 
 def test_that_a_ladder_is_unknown_is_recorded() -> None:
-    """Apart from what older releases read. A file that knows it from 0 on contradicts it."""
+    """Older releases do not read such notes. A file that knows it from 0 on contradicts them."""
     (note,) = encode_histories("noted", {"m": UNKNOWN, FILE_LIMITS: ["0:8 bytes"]})
     assert msgspec.json.decode(note)["histories"] == {}
     log = added_up([b'{"kind": "noted", "histories": {"m": []}}', note])
@@ -323,7 +323,7 @@ def rated(*ladders: str) -> Log:
 
 
 def test_a_start_without_a_rated_ladder_is_refused() -> None:
-    """With its name and the cure. One that nobody rated may go; a template rates all."""
+    """The error has its name and the cure. An unrated one may be absent; a template rates all."""
     log = rated("a", "b")
     check(log, "a", "b", "new")
     check(log, "a", "b")
@@ -354,7 +354,7 @@ def test_other_parameters_are_reported_with_the_way_out() -> None:
 
 
 def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
-    """The log ends at offset 0, before them: no worker starts until a rebuild restates them."""
+    """The log ends before them, at offset 0. No worker starts until a rebuild writes them again."""
     log = rated("a")
     season = SeasonStarted(ladder="a", season=1, keep=0.5, sigma=10.0)
     log.write(ladder_history.encode_corrections({"a": [recorded_correction(0, season, 0)]}))
@@ -382,12 +382,12 @@ def recorded(ladders: Ladders, *names: str) -> LadderLog:
 
 
 def at(ladders: str = "") -> MemoryPlace:
-    """A place where this ladders file is set."""
+    """Settings of a place with this ladders file."""
     return an_empty_place(settings=Settings(ladders=ladders))
 
 
 def test_the_workers_file_agrees() -> None:
-    """So do the defaults where workers rate by them, and a file with a change to come."""
+    """So do the defaults where workers rate by them, and a file with a future change."""
     log = recorded(FILE, "blitz", "chess")
     assert disagreement(at("l.toml"), FILE, log) == ""
     assert disagreement(at(), ANY_LADDER, recorded(FILE, "chess")) == ""
@@ -409,7 +409,7 @@ def test_another_file_does_not() -> None:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> MemoryPlace:
-    """A place where `blitz` was rated by the workers' file; nothing may be written to it."""
+    """A place where `blitz` was rated by the workers' file. A write to it is an error."""
     rounds = [a_round(number, "ida", "eve", ladder="blitz") for number in range(2)]
     found = a_rated_place(rounds, FILE)
     found._on_write = pytest.fail

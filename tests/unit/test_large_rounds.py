@@ -1,4 +1,4 @@
-"""Stage 1 of large rounds, in linear time, is what the sums over all opponents give."""
+"""Stage 1 of large rounds, which takes linear time, gives what sums over all opponents give."""
 
 import math
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def a_random_round(
 
 
 def test_the_table_gives_what_the_sums_give() -> None:
-    """With ties and unfinished players; in wide fields, with a few players of great certainty."""
+    """With ties and unfinished players, and in wide fields with a few very certain players."""
     shapes: tuple[dict[str, Any], ...] = ({}, {"ties": 0.9}, {"unfinished": 0.3}, {"ties": 1.0})
     wide: tuple[dict[str, Any], ...]
     wide = ({"spread": 3000.0}, {"sigma": (1.0, 20.0), "spread": 2000.0})
@@ -103,7 +103,7 @@ def test_edges_are_finite_and_in_order() -> None:
 
 
 def test_likely_ends_are_within_their_margin() -> None:
-    """They are known before a round's table is made, in 99 of 100 rounds."""
+    """In 99 of 100 rounds they are known before the round's table is made."""
     shapes: tuple[dict[str, Any], ...] = ({}, {"ties": 0.9}, {"unfinished": 0.3})
     for n, tie in product((33, 64, 300), (1.0, 0.5)):
         rng = np.random.default_rng(n)
@@ -196,7 +196,7 @@ def test_performances_equal_the_oracles(
 
 
 def test_every_performance_is_the_zero_of_q() -> None:
-    """Small rounds and cells; two camps 10,000 points apart, in order and reverse."""
+    """Of small rounds and cells, and of two camps 10,000 points apart, in order and reversed."""
     for n, shape, split in product((2, SMALL, SMALL + 1, 60, 300), SHAPES, (False, True)):
         place, mu, delta = a_random_round(np.random.default_rng(n), n, **SHAPES[shape])
         check(place, mu, delta, split, range(n), CELLS)
@@ -207,7 +207,7 @@ def test_every_performance_is_the_zero_of_q() -> None:
 
 
 def test_large_rounds_hold_at_every_depth() -> None:
-    """From the winners to the last; one beats, or loses to, a crowd that is tied."""
+    """From the winners to the last. One beats, or loses to, a crowd that ties."""
     for n, split in product((3000, 100_000), (False, True)):
         place, mu, delta = a_random_round(np.random.default_rng(n), n, unfinished=0.01)
         ranks = {0, 1, 2, 5, n // 100, n // 3, n // 2, n - n // 50, n - n // 100 - 1, n - 1}
@@ -281,7 +281,7 @@ def a_round_of_odds(n: int, spread: float) -> tuple[Places, Floats, Floats]:
 
 
 def solo(place: Places, mu: Floats, sigma: Floats) -> SoloRound:
-    """The round, of players who have played before."""
+    """A round of single players who have played before."""
     return SoloRound(place, mu, sigma, np.ones(len(mu), np.int64), WEIGHT, math.inf, 0.0 * mu)
 
 

@@ -1,4 +1,4 @@
-"""The level of those present, and seats: parameters, and systems with constants on the scale."""
+"""The level of those present, and seats: parameters, and systems with constants in points."""
 
 import math
 from itertools import product
@@ -44,7 +44,7 @@ def gains(config: RatingConfig, some: Wave) -> Floats:
 
 
 def test_every_system_has_seats() -> None:
-    """Names are checked; it stays hashable; the fingerprint has seats if there are some."""
+    """Names are checked. Configurations are hashable, and fingerprints include any seats."""
     for system in SYSTEMS:
         plain = SYSTEMS[system].sample()
         seated = msgspec.structs.replace(plain, seats={"home": 60.0, "away": 0.0})
@@ -79,7 +79,7 @@ def test_the_same_points_for_all_are_none_to_the_bit() -> None:
 
 
 def test_even_teams_of_five_at_another_level() -> None:
-    """One more player of the level is worth nothing; from 1500 it would be worth 400 points."""
+    """One more player of the level is worth nothing. From 1500 it would be worth 400 points."""
     mu = np.array([1950.0, 1920.0, 1890.0, 1880.0, 1860.0])
     config = parameters.TwoMoment(inexperience=0.0)
     found = deviations(config, Believed(mu, np.full(5, 80.0), np.full(5, 9)), 2)
@@ -91,7 +91,7 @@ def test_even_teams_of_five_at_another_level() -> None:
 
 
 def test_constants_of_pairwise_elo() -> None:
-    """Of unequal sides, with a seat: the fixed stay, rates go by own ratings, the floor holds."""
+    """Of unequal sides, with a seat: the fixed stay, rates go by own ratings, the floor counts."""
     config = PairwiseElo(learning_rate=32.0, scale=UNIT, fixed=("bot",))
     some = wave([1, 2], [1900.1, 1833.3, 1777.7], fixed=[True, False, True], shift=[33.3, 0.0])
     assert gains(config, some)[[0, 2]].tolist() == [0.0, 0.0]
@@ -109,7 +109,7 @@ def test_constants_of_pairwise_elo() -> None:
 
 
 def by_hand(deviations: list[float], anchor: float, rate: float) -> list[float]:
-    """The gains by pairwise Elo, with an anchor behind all but the last, who is not compared."""
+    """The gains by pairwise Elo. An anchor is behind all but the last, who is not compared."""
     found = []
     for i, own in enumerate(deviations):
         others = [(other, 1.0 if j > i else 0.0) for j, other in enumerate(deviations) if j != i]
@@ -122,7 +122,7 @@ def by_hand(deviations: list[float], anchor: float, rate: float) -> list[float]:
 
 
 def test_the_anchor_is_a_side_of_one_player() -> None:
-    """So even two against two are of different sizes. Deviations are from the players' level."""
+    """So two against two are of different sizes, too. Deviations are from the players' level."""
     config = PairwiseElo(learning_rate=16.0, scale=UNIT, initial_mu=1500.0, anchor=1800.0)
     for sizes in ([1, 2], [2, 2]):
         mu = [1900.0, 1880.0, 1910.0, 1870.0][: sum(sizes)]
@@ -138,7 +138,7 @@ def test_the_anchor_is_a_side_of_one_player() -> None:
 
 
 def test_a_ceiling_is_on_the_ladders_scale() -> None:
-    """Who wins against two performs at the ceiling at most, experience apart. Glicko has none."""
+    """A winner against two performs at the ceiling at most, less experience. Glicko has none."""
     some = wave([1, 2], [1900.0] * 3, ceiling=1910.0)
     sample: dict[str, RatingConfig] = {name: SYSTEMS[name].sample() for name in SYSTEMS}
     for config in (parameters.TwoMoment(inexperience=0.0), sample["elo-mmr"], sample["glicko"]):
@@ -151,7 +151,7 @@ def test_a_ceiling_is_on_the_ladders_scale() -> None:
 
 
 def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
-    """Elo-MMR rates rounds of unequal sides or with seats wave by wave, to the same bits."""
+    """Elo-MMR rates unequal sides and seats wave by wave, to the same bits."""
     config = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0})
     one, two = wave([1, 2], [0.0] * 3), wave([1, 1], [0.0] * 2, shift=[60.0, 0.0])
     both = Wave(
@@ -175,7 +175,7 @@ def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
 
 
 def test_which_systems_keep_more_than_mu_and_sigma() -> None:
-    """Their evidence is not the new mu. Kerby's have an anchor; Topcoder weighs by rating."""
+    """The evidence is not the new mu. Kerby's have an anchor; Topcoder weights by rating."""
     kept = {name for name, each in SYSTEMS.items() if not each.sample().memoryless}
     assert kept == {"elo-mmr", "elo-r", "glicko2"}
     anchored = {name for name, each in SYSTEMS.items() if "anchor" in each.__struct_fields__}
@@ -186,12 +186,12 @@ def test_which_systems_keep_more_than_mu_and_sigma() -> None:
 
 
 SHARED = [each for each in ALL_SYSTEMS if not isinstance(each, Climbing | Topcoder)]
-"""Kerby's do not divide by uncertainty; Topcoder weights by the oldest member's rounds."""
+"""Kerby's do not divide gains by uncertainty; Topcoder weights by the oldest member's rounds."""
 MATES, FOES = ["ann", "bob", "leaver"], ["x", "y", "z"]
 
 
 def after(config: RatingConfig, share: float, *, won: bool | None) -> tuple[float, float]:
-    """The mu of ann and of the one who left, after a round against three equals, or a draw."""
+    """The mu of ann and of the one who left, after a round against three equals; None: before."""
     pool = Pool(Ladder(rating=config))
     pool.rate(read(config, *ranked([1] * 6, MATES + FOES), completed_at=day(0)), 0)
     if won is not None:
@@ -205,7 +205,7 @@ def after(config: RatingConfig, share: float, *, won: bool | None) -> tuple[floa
 
 
 def test_who_left_is_moved_less() -> None:
-    """The others move about as before, that one less; points below 0 soften their defeat."""
+    """Others move about as before, the one who left less. Points below 0 soften their defeat."""
     for config, won in product(SHARED, (False, True)):
         start, _ = after(config, 1.0, won=None)
         (mate, same), (other, early) = (after(config, share, won=won) for share in (1.0, 0.3))

@@ -1,4 +1,4 @@
-"""Beliefs as they are in Redis now; one that is older than the last published one is refused."""
+"""Beliefs as they are in Redis now. One that is older than its last published one is refused."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, initial_mu 
 
 
 class Rated(MemoryPlace):
-    """A place whose ladder `l` was rated."""
+    """A place whose ladder `l` is rated."""
 
     def __init__(self, ladders: Ladders) -> None:
         super().__init__(Log(PARTITIONS, SHARDS), Store())
@@ -47,7 +47,7 @@ class Rated(MemoryPlace):
         self.on_read: Callable[[Iterable[int]], None] = lambda _: None
         """Receives the shards that are read."""
         self.known = self.stored = SHARDS
-        """The number of shards, as of the last look, and of those that Redis has."""
+        """The number of shards at the last look, and the number that Redis has."""
         self.ladders, self.live = ladders, LiveBeliefs(ladders, self, lambda: self.now_s)
 
     @property
@@ -116,7 +116,7 @@ def test_a_ladder_that_is_not_rated_yet(tmp_path: Path) -> None:
 
 
 def test_a_belief_that_is_older_than_what_was_published(place: Rated) -> None:
-    """The player would count as a newcomer, or have an old rating. A newer belief is used."""
+    """The player would be a newcomer, or have an old rating. A newer belief is used."""
     place.give("ann", a_belief(1600.0, last=10, rounds=3))
     for published in ({}, {"ann": 9}, {"ann": 10}):
         found = place.live.of("l", ["ann", "eve"], published=published).pool

@@ -1,4 +1,4 @@
-"""Logs: a line says its round, ladder or shard by fields. How long records wait."""
+"""Log lines name their round, ladder or shard in fields. How long records wait."""
 
 import io
 import json
@@ -171,7 +171,7 @@ def test_from_arrival_until_finished() -> None:
 
 
 def test_what_is_followed() -> None:
-    """Not what is finished, nor what has no arrival. What comes again waited since it came."""
+    """Not what is finished or has no arrival. What comes again has waited since it arrived."""
     rig = Rig()
     rig.poll((0, 7, 10.0), finished=8)
     rig.poll((0, 9, -0.001))
@@ -192,7 +192,7 @@ def test_what_is_followed() -> None:
 
 
 def test_no_more_are_followed_than_so_many() -> None:
-    """However long nothing is finished. A record from the future waited for no negative time."""
+    """However long nothing is finished. A record from the future has no negative wait."""
     rig = Rig()
     for offset in range(MOST_FOLLOWED + 5):
         rig.poll((0, offset, 999.0))
@@ -210,7 +210,7 @@ ROUNDS = 20
 
 
 def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few turns a round, whatever waits for its commit; the polls move time."""
+    """There are few turns a round, whatever waits for a commit. Only polls move the time."""
     monkeypatch.setattr(time, "monotonic", lambda: pytest.fail("it looked at a clock"))
     engine = EmbeddedEngine()
     turns = 0

@@ -44,7 +44,7 @@ class Story:
 
 
 def test_all_clients_get_a_new_password(tmp_path: Path) -> None:
-    """Those there are and later ones made with the old one; not one made with the present one."""
+    """Also a later client that was made with the old one, but not one with the present one."""
     story, early, late, latest = Story(tmp_path), Mock(), Mock(), Mock()
     story.login.adopt(early, "one")
     assert given_to(early) == []
@@ -94,7 +94,7 @@ def test_a_callback_waits_for_no_lock(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_password_is_tried_for_a_while(tmp_path: Path) -> None:
-    """The server may learn of it later. An accepted login, or a new password, begins again."""
+    """A server may learn of it later. An accepted login or a new password starts the time again."""
     story = Story(tmp_path)
     assert "has not changed" in story.refused_at(1000.0)
     assert story.refused_at(1000.0 + 2 * PATIENCE_S)
@@ -126,7 +126,7 @@ def secured(**changes: Any) -> Settings:
 
 
 def test_only_what_can_change_is_waited_for(tmp_path: Path) -> None:
-    """A password file, or a token, once a client shows it; clients of one Kafka share a login."""
+    """That is a password file, or a token of some client. Clients of one Kafka share a login."""
     file: Any = {"kafka_sasl_password_file": str(tmp_path / "password")}
     for constant in (Settings(), secured(**NAMED), Settings(**file)):
         assert login_of(constant) is None

@@ -29,7 +29,7 @@ HOME = partition_of(LADDER, 2)
 
 
 def a_place(rejected: int | None = None, season: int | None = None) -> MemoryPlace:
-    """A place whose rejections or standings of past seasons name the offset before this one."""
+    """A place where rejections or standings of past seasons name the offset before this one."""
     place = an_empty_place(partitions=2)
     for partition in (0, 1):
         for _ in range(4):
@@ -110,7 +110,7 @@ def test_the_warning_says_what_was_lost(lost: dict[int, str]) -> None:
 
 
 def test_parts_of_lost_rounds_are_no_cut_offs() -> None:
-    """Nor in later rebuilds, as far as the first replayed, whatever Kafka has forgotten since."""
+    """Nor are they in later rebuilds, as far as the first one replayed the log."""
     again = {"replayed": {0: 12}}
     for sent, options in ((12, {"everything": True, "lost": [0]}), (12, again), (0, again)):
         found = Cutoff({0: 2}, {0: sent}, 1, **options)

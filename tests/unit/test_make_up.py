@@ -67,7 +67,7 @@ def up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> U
 def test_what_is_exported_is_what_clients_take(
     started: list[str], up: Up, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Clients want URLs, Kafka's host:port. Running servers are found by their own variables."""
+    """Clients take URLs, Kafka's take host:port. Running servers are found by their variables."""
     first = up()
     assert up() == first and started == ["kafka", "redis"]
     assert up("prometheus") == [
@@ -83,7 +83,7 @@ def test_what_is_exported_is_what_clients_take(
 
 
 def test_redis_keeps_beliefs_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the settings that the service advises; when data are stored is as by default."""
+    """It has the settings that the service advises. When it stores data is left to the default."""
     start = Mock()
     monkeypatch.setattr(background, "start_redis", start)
     background._start("redis", 6379)
@@ -96,7 +96,7 @@ def test_data_and_addresses_stay_after_down(
     started: list[str], up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """`down` says which data stay, and `up` starts again. A damaged state file is named."""
+    """`down` reports which data stay, and `up` starts again. A damaged state file is named."""
     first = up("prometheus")
     (tmp_path / "data" / "redis").mkdir(parents=True)
     assert main(["down"]) == 0
@@ -119,7 +119,7 @@ def test_data_and_addresses_stay_after_down(
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are named; as root they are installed, do not start, and the policy is as before."""
+    """They are named. Root installs them without starting them, and the policy stays as it was."""
     package = system.Package("redis-server", "Redis", lambda: False, "redis-server")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(

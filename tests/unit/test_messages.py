@@ -1,4 +1,4 @@
-"""Messages: what goes into a part comes out; events are encoded quickly; all fit into any topic."""
+"""Messages: a part's contents come back; events are encoded fast and equal; all fit any topic."""
 
 from dataclasses import replace
 from itertools import product
@@ -63,7 +63,7 @@ def changed(index: int, value: Any) -> bytes:
 
 
 def test_rows_that_are_taken_keep_the_rounds_that_they_need() -> None:
-    """In any order."""
+    """Rows may be taken in any order."""
     some = part((7, "ab"), (9, "c"), (11, "d")).take(np.array([3, 1]))
     assert some.players == ["d", "b"]
     assert [some.rounds[i].offset for i in some.round_index] == [11, 7]
@@ -117,7 +117,7 @@ def test_a_damaged_trace(trace: Any) -> None:
     *((each, NotAPart) for each in (b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00")),
 ])  # fmt: skip
 def test_part_that_is_not_understood(message: bytes, error: type[Exception]) -> None:
-    """Refused, never guessed. What no release ever wrote is distinguished from the rest."""
+    """It is refused, never guessed at. What no release wrote differs from the rest."""
     with pytest.raises(error):
         schema.decode(message)
 
@@ -143,7 +143,7 @@ def by_kernel(version: int) -> bytes:
 
 
 def test_mark_of_a_rebuild() -> None:
-    """It has the number of shards. Who does not know it takes it for a part of a newer release."""
+    """It has the number of shards. Older readers take it for a part of a newer release."""
     with pytest.raises(RebuildMark) as found:
         schema.decode(schema.mark(700))
     assert found.value.shards == 700
@@ -307,7 +307,7 @@ def sent(
 
 
 def test_parts_fit() -> None:
-    """A part is cut until each message fits, and has the rules of its own ladders only."""
+    """A part is cut until each message fits. It has only the rules of its own ladders."""
     found = sent(pending(ROWS_PER_PART // 2, 2))
     assert sum(map(len, found)) > 2 * MOST_BYTES
     assert max(map(len, found)) <= MOST_BYTES

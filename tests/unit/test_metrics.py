@@ -1,4 +1,4 @@
-"""What log and metrics say: causes of failures, readiness, recovery, a correction's progress."""
+"""Log and metrics: causes of failures, readiness, recovery, and the progress of corrections."""
 
 import io
 import json
@@ -141,7 +141,7 @@ class Watch:
 
 
 def test_when_a_role_works_again() -> None:
-    """Once what failed has succeeded, or after a while, since it may never be tried again."""
+    """It does once what failed has succeeded, or after a while, as that may not be tried again."""
     watch, priors = Watch(), ReadPriors({})
     watch.effects((READ, True), (priors, False), (PAUSE, True), (READ, True), (priors, False))
     watch.effects((PAUSE, True), (READ, True), (priors, True))
@@ -163,7 +163,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def test_the_log_says_what_recovered(lines: io.StringIO) -> None:
-    """One line for a role, and one for each shard of a wiped Redis, with all its updates."""
+    """One line for a role, and one for each shard of an emptied Redis, with all its updates."""
     perform = Mock(side_effect=[StoreTrouble("redis: gone"), None, None, KeyboardInterrupt])
 
     def machine() -> Any:
@@ -204,7 +204,7 @@ def test_a_trouble_is_logged_when_it_changes(lines: io.StringIO) -> None:
 def test_the_log_says_when_a_server_does_not_answer(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line each time that changes, with the reason; the metric says it at any time."""
+    """It has one line each time this changes, with the reason; the metric shows it at any time."""
     monkeypatch.setattr(service_module, "ASK_EVERY_S", 0.0)
     metrics, stop, seen = Metrics(), threading.Event(), list[float | None]()
     gone = StoreTrouble("redis: gone")
@@ -229,7 +229,7 @@ def test_the_log_says_when_a_server_does_not_answer(
 
 @pytest.mark.parametrize("read", [True, False])
 def test_the_lag_rises_while_nothing_is_polled(read: bool) -> None:
-    """Kafka is asked for ends and offsets whatever roles do; unattended is what nobody commits."""
+    """Kafka is asked for ends and offsets whatever roles do. Unattended is what nobody commits."""
     names = Topics.of(Settings())
     partitions = {names.rounds: 2, names.parts: 3, names.changed: 3, names.rejected: 1}
     ends = {name: [9] * count for name, count in partitions.items()}
@@ -296,7 +296,7 @@ PLACE = {"ladder": "eu", "partition": 1, "offset": 90}
 
 
 def test_a_correction_has_lines_and_progress() -> None:
-    """A line at each end and few between. Progress is below one until all is sent."""
+    """A line at each end, and few between. Progress is below one until everything is sent."""
     now, lines = [100.0], list[dict[str, Any]]()
     log: Any = SimpleNamespace(info=lambda event, **more: lines.append({"event": event, **more}))
     reports = CorrectionReports(log, lambda: now[0])

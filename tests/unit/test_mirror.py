@@ -1,4 +1,4 @@
-"""`verify --mirror`: a mirror is one only if each accepted record has its own offset there."""
+"""`verify --mirror`: in a mirror each accepted record has the same offset."""
 
 from itertools import chain
 from types import SimpleNamespace
@@ -73,7 +73,7 @@ def test_a_mirror_is_equal_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_no_mirror_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever differs, also in notes and partitions, and the same place; with a way to a copy."""
+    """Whatever differs, also in notes and partitions, or is the same place. A cure is named."""
     logs, (first, second) = Logs(monkeypatch), a_log()
     gapless = [msgspec.structs.replace(each, offset=at) for at, each in enumerate(first)]
     more = [*first, a_record(6, a_round(10))]

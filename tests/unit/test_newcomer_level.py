@@ -1,4 +1,4 @@
-"""Where newcomers begin, in ratings and in predictions: everywhere the same, to the bit."""
+"""Where newcomers begin, in ratings and in predictions: it is equal everywhere, to the bit."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def unchanged(config: parameters.RatingConfig) -> bool:
 
 
 def test_the_level_is_that_of_those_who_played() -> None:
-    """By how well each is known. Of even teams, each team's newcomers bring the offset once."""
+    """They count by how well they are known. In even teams, newcomers share the offset."""
     found = means(CONFIG, [1500.0, 1900.0, 1300.0], [300.0, 150.0, 60.0], [0, 4, 9])
     known = (1.0 - 0.25, 1.0 - 0.04)
     level = (known[0] * 400.0 - known[1] * 200.0) / (1.0 + sum(known))
@@ -56,7 +56,7 @@ def test_the_level_is_that_of_those_who_played() -> None:
 
 
 def test_each_round_has_its_own_level() -> None:
-    """Whatever rounds are beside it. Without anybody known it is the offset."""
+    """It does not depend on other rounds. If nobody is known, it is the offset."""
     mu, sigma, rounds = [1500.0, 1700.0, 1500.0, 1100.0], [300.0, 60.0, 300.0, 60.0], [0, 3, 0, 3]
     both = Wave(
         np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
@@ -87,7 +87,7 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
 
 
 def test_other_systems_do_if_they_are_configured_to() -> None:
-    """By default, and without an uncertainty, newcomers begin at the initial rating."""
+    """By default, or without an uncertainty, newcomers begin at the initial rating."""
     given: Any = {"beta": 200.0, "sigma_drift": 35.0}
     for config in (
         parameters.Glicko(**given),

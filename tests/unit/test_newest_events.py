@@ -1,4 +1,4 @@
-"""A player's newest event has the greatest `offset`, for `move`, `erase` and `inspect`."""
+"""A player's newest event is that with the greatest `offset`, in `move`, `erase` and `inspect`."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def a_place(events: Sequence[Record]) -> MemoryPlace:
 def migrated(
     events: Sequence[Record], to: Pseudonym | None = None
 ) -> tuple[Migration, MemoryPlace]:
-    """A migration of events that are read in this order, after copying, and the new place."""
+    """A migration after copying events that are read in this order, and the new place."""
     source, target = a_place(()), an_empty_place(shards=SHARDS)
     source.events = lambda: iter(events)  # type: ignore[method-assign]
     work = Migration(source, target, ANY_LADDER, to, "nothing was moved")
@@ -128,7 +128,7 @@ def test_a_move_compares_the_newest_events() -> None:
 
 
 def test_an_erasure_leaves_the_newest_event_last() -> None:
-    """In the pseudonym's partition: compaction keeps the last. Others' events stay in order."""
+    """It is in the pseudonym's partition, and compaction keeps the last. Others stay in order."""
     ann = [an_event(0, 9, 3), an_event(0, 11, 20), an_event(5, 0, 41), an_event(5, 2, 57)]
     bob = [an_event(0, 10, 4, player="bob"), an_event(5, 1, 50, player="bob")]
     home = int(shards_of(["x-1"], SHARDS)[0])

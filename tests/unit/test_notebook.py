@@ -1,4 +1,4 @@
-"""`stream_rater.Ladder`: rounds, beliefs, what is refused with its place; and `rate_file`."""
+"""`stream_rater.Ladder`: rounds, beliefs, refusals with their place; and `rate_file`."""
 
 import base64
 import copy
@@ -49,7 +49,7 @@ def state(ladder: Ladder) -> list[Any]:
 
 
 def test_a_result_has_a_row_for_each_player(ladder: Ladder) -> None:
-    """In the order of the sides, by the names of `rating-changed`. By default the first won."""
+    """In the order of sides, with the names of `rating-changed`. By default the first side won."""
     found = ladder.rate(["dee", ("cy", "eve"), "ann"], ranks=[2, None, 1], round_id="r")
     assert found.player.tolist() == ["dee", "cy", "eve", "ann"]
     assert found.side.tolist() == [0, 1, 1, 2] and found.rank.tolist() == [2, 0, 0, 1]
@@ -90,7 +90,7 @@ def test_a_round_that_is_not_informative(ranks: list[int | None]) -> None:
 
 
 def test_no_time_passes_unless_given() -> None:
-    """A round without a time is as late as the latest before it. The result is in UTC."""
+    """A round without a time has the latest time before it. The result is in UTC."""
     ladder, same, later = (Ladder(drift_per_day=50.0, **LIMITS) for _ in range(3))
     times = ["1970-01-01T00:00:00Z", "2026-03-01T00:00:00Z", "2026-01-01T00:00:00Z"]
     reported = [ladder.rate(PAIR).completed_at]
@@ -187,7 +187,7 @@ def test_a_copy_is_another_ladder(ladder: Ladder) -> None:
 
 
 def test_players_are_found_by_id(ladder: Ladder) -> None:
-    """A player without rounds is a KeyError, or a newcomer to `get`. Asking makes no player."""
+    """A player without rounds is a KeyError, but `get` gives a newcomer. Asking makes no player."""
     assert list(ladder) == ["ann", "bob", "cy", "dee"] and len(ladder) == 4
     assert "ann" in ladder and "eve" not in ladder and 7 not in ladder
     assert ladder["ann"] == ladder.get("ann") and ladder["ann"].rounds == 1
@@ -411,7 +411,7 @@ def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> 
 
 
 def test_corrections_count_for_the_next_round(write: Write) -> None:
-    """A season shows at once; a merged player has the id it counts for; a removed one no row."""
+    """A season shows at once. A merged player has the new id, a removed player no row."""
     ladder = Ladder()
     ladder.rate_file(write("a.jsonl", [*duels(12), NEW]))
     before = ladder["p1"]

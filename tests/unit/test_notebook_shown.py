@@ -1,4 +1,4 @@
-"""What notebooks show of a ladder: HTML and plots; example notebooks and the tutorial run."""
+"""What notebooks show of a ladder (HTML, plots); example notebooks and the tutorial run."""
 
 import ast
 import json
@@ -217,7 +217,7 @@ def drawn(ax: Any) -> None:
 
 
 def test_players_are_drawn() -> None:
-    """One round by round, with mu and its uncertainty as an area; several over time, in order."""
+    """One player by round, with mu and an area of its uncertainty; several by time, in order."""
     ladder = season(["ann", "bob", "cy", "dee", "eve"])
     history = ladder.history("ann")
     ax: Any = ladder.plot("ann")
@@ -304,7 +304,7 @@ def test_systems_without_sigma_have_no_area() -> None:
 
 
 def test_axes_of_the_caller_are_drawn_into() -> None:
-    """No other figure is made, the axes come back, and the backend stays."""
+    """No other figure is made, the axes are returned, and the backend stays."""
     mpl.use("svg")
     ladder = season(["ann", "bob", "cy"])
     figure, row = pyplot.subplots(1, 3)

@@ -1,4 +1,4 @@
-"""How much of the engine one lobby, correction, seed, POST and question cross."""
+"""How much of the engine a lobby, a correction, a seed, a POST and a question go through."""
 
 import pytest
 
@@ -11,12 +11,12 @@ MOST = {
     "post": {"files": 19, "forms": 6, "functions": 117},
     "question": {"files": 11, "forms": 3, "functions": 40},
 }
-"""Bars that are lowered with the figures."""
+"""The most that each may go through. It is lowered with the figures."""
 
 
 @pytest.mark.parametrize("road", MOST)
 def test_a_road_crosses_few_files_forms_and_functions(road: str) -> None:
-    """It stays below the bar, from the record to the events, or from a request to the answer."""
+    """A record on its way to events, or a request to an answer, stays below the bar."""
     found = crossed(road)
     assert {name: len(found[name]) for name, most in MOST[road].items()
             if len(found[name]) > most} == {}  # fmt: skip

@@ -122,7 +122,7 @@ def test_in_pieces_it_is_the_same_round(hand: ByHand) -> None:
 
 
 def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
-    """By who regains its partition, once what was sent is applied. Another's loss stops nothing."""
+    """Whoever regains its partition begins it, once what was sent is applied. Others go on."""
     read(hand, LARGE)
     read_all(hand)
     sent(hand, 10, 10)
@@ -151,7 +151,7 @@ def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
 
 
 def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
-    """Each counts as a wave of players; one is in hand. Then the other partition is read alone."""
+    """Each counts as a wave of players. Behind too many, only the other partition is read."""
     names = [[f"{number}-{i}" for i in range(2 * WAVE)] for number in range(READ_AHEAD + 1)]
     *several, last = [a_round(number, *each) for number, each in enumerate(names)]
     read(hand, *several)
@@ -191,7 +191,7 @@ def a_large_or_small_round(round_id: str, ladder: str, size: int) -> bytes:
 
 
 def test_other_ladders_do_not_wait_for_a_large_round() -> None:
-    """While 20,000 are rated, no more than three pieces of them come before a lobby."""
+    """While 20,000 players are rated, at most three pieces of them come before a lobby."""
     log, store = Log(1, 4), Store()
     estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PART_PLAYERS)
     machines = []

@@ -1,4 +1,4 @@
-"""Rating configurations, the laws they make, what ladders warn of; and stage 1 by hand."""
+"""Rating configurations, the rules that they make, what ladders warn of; and stage 1 by hand."""
 
 import math
 import warnings
@@ -52,7 +52,7 @@ def test_defaults() -> None:
 
 
 def test_json_and_tables_agree() -> None:
-    """JSON and TOML are one configuration, whose fingerprint depends on nothing else."""
+    """In JSON and TOML they are equal, and so is the fingerprint, which depends on nothing else."""
     table = {
         **PAIR, "rho": "inf", "ties": "split", "history": "full", "newcomer_weights": [2, 1.5],
         "display": {"minus_sigma": 3}, "floor": 0, "drift_per_day": 4,
@@ -108,7 +108,7 @@ def config(**fields: Any) -> parameters.EloMMR:
 
 
 def test_the_displayed_rating() -> None:
-    """mu - 2 (sigma - sigma_limit) unless the ladder says otherwise, and not below its floor."""
+    """It is mu - 2 (sigma - sigma_limit) unless the ladder says otherwise, not below the floor."""
     for changed, expected in (
         (config(), 1560.0), (config(display="mu"), 1600.0),
         (config(display=parameters.MinusSigma(minus_sigma=3.0)), 1600.0 - 3.0 * 100.0),
@@ -138,7 +138,7 @@ def test_a_law_travels() -> None:
 
 
 def test_rows_and_their_books() -> None:
-    """Each row uses its own rho and K. A round counts, and the stored time never goes back."""
+    """Each row uses its own rho and K. A round counts; the stored time never goes back."""
     rules = [rule_of(config(rho="inf", history=3)), rule_of(config(rho=0.0, history=2))]
     beliefs, rows = newcomers(2, 8, 1500.0, 350.0, coded=True), np.arange(2)
     for p in (1700.0, 1300.0, 1900.0):
@@ -157,7 +157,7 @@ def test_rows_and_their_books() -> None:
 def test_a_ladder_warns_where_it_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once: in Python for the line that makes it, by `rate` on standard error."""
+    """It warns once: in Python at the line that makes it, by `rate` on standard error."""
     with pytest.warns(UserWarning, match="system topcoder: .* ratings no longer move") as caught:
         stream_rater.Ladder("topcoder")
     assert [each.filename for each in caught] == [__file__]
@@ -202,7 +202,7 @@ def said_of(config: parameters.RatingConfig, places: Sequence[int], count: int =
 
 
 def test_what_rounds_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once a ladder: of ties at one end, and of more places than TrueSkill's scale has (38)."""
+    """Once for a ladder: ties at one end, and more places than TrueSkill's scale has (38)."""
     for config in (CONFIG, parameters.EloR(), parameters.TwoMoment()):
         for places, way in (([1, 2, 2], "rises"), ([1, 0, 0], "rises"), ([1, 1, 3], "falls")):
             (text,) = said_of(config, places)
@@ -275,7 +275,7 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
 
 
 def test_the_ceiling_caps_and_the_lightest_round_is_finite() -> None:
-    """A weight below LEAST_WEIGHT counts as that, so that 1/w stays a number."""
+    """A weight below LEAST_WEIGHT counts as LEAST_WEIGHT, so that 1/w is finite."""
     beliefs = veterans([1500.0] * 3, [100.0] * 3)
     free = evidence(beliefs, *ranked([1, 2, 3]))[:, 0]
     capped = evidence(beliefs, *ranked([1, 2, 3]), performance_ceiling=1490.0)[:, 0]

@@ -1,4 +1,4 @@
-"""Peers rate as their packages say; Elo and Glicko-2 beside published and computed numbers."""
+"""Peers rate as their packages do; Elo and Glicko-2 are compared with published numbers."""
 
 import math
 from itertools import pairwise
@@ -103,7 +103,7 @@ SYSTEMS: list[Any] = [plain.Elo(), plain.Glicko2()]
 
 
 def test_the_authors_example_of_glicko_2() -> None:
-    """1500 (200) beats 1400 (30), loses to 1550 (100) and 1700 (300): 1464.06 (151.52)."""
+    """1500 (200) beats 1400 (30) and loses to 1550 (100) and 1700 (300): 1464.06 (151.52)."""
     system = plain.Glicko2(tau=0.5)
     player = plain.Glicko2Rating(1500.0, 200.0, 0.06, None)
     precision = surprise = 0.0
@@ -121,7 +121,7 @@ def test_the_authors_example_of_glicko_2() -> None:
 
 
 def test_elo_by_hand() -> None:
-    """1600 beats 1500 and gains K (1 - .640065); K falls with rounds from 40 for newcomers."""
+    """1600 beats 1500 and gains K (1 - .640065). K is 40 for newcomers and falls with rounds."""
     ann, bob = plain.EloRating(1600.0, 0), plain.EloRating(1500.0, plain.PROVISIONAL)
     (won,), (lost,) = plain.Elo(k=20.0, k_first=40.0).rate([[ann], [bob]], [1, 2], 0.0)
     assert won.mu == pytest.approx(1600.0 + 40.0 * 0.359935, abs=1e-4) and won.rounds == 1
@@ -133,7 +133,7 @@ def test_elo_by_hand() -> None:
 
 
 def test_rounds_of_many() -> None:
-    """Elo averages over opponents; by Glicko-2, four draws of five equals are two games each."""
+    """Elo averages over opponents. By Glicko-2, four draws of five equals are two games each."""
     team = [plain.EloRating(plain.INITIAL, plain.PROVISIONAL)]
     after = plain.Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
     assert [each.mu - plain.INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])

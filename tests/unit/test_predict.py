@@ -47,7 +47,7 @@ def rated(*words: str) -> dict[str, Line]:
 
 
 def test_the_numbers_of_the_kernels(tmp_path: Path, file: str) -> None:
-    """Players are as `rate` prints them; the prediction is the ladder's in Python, to the bit."""
+    """Players are as `rate` prints them. The prediction is a Python ladder's, to the last bit."""
     (path := tmp_path / "c.json").write_text(json.dumps(CONFIG))
     own: list[str]
     for config, own in (({}, []), (CONFIG, ["--config", str(path)])):
@@ -156,7 +156,7 @@ def test_wrong_words_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
-    """It is named if there are several. Refused lines are reported, with exit code 1."""
+    """It must be named if there are several. Refused lines are reported, with exit code 1."""
     others = [event(*ranked([1, 2]), round_id="r", ladder="m", completed_at=day(1))]
     both = written(tmp_path / "b.jsonl", [*season(), *others])
     assert answer("--file", both, "--ladder", "m", "ann", "bob")["ladder"] == "m"
@@ -265,7 +265,7 @@ def test_tables_say_who_is_at_home() -> None:
 
 
 def test_predictions_know_the_seats(seated: list[str]) -> None:
-    """The same bits in Python, by command and API. A seat without points is none."""
+    """They are the same bits in Python, by command and API. A seat without points is none."""
 
     def wins(of: Ladder, pair: list[str], seats: Any = None) -> list[float]:
         found: list[float] = of.predict(pair, seats=seats).win.tolist()

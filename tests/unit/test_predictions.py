@@ -1,4 +1,4 @@
-"""Predictions beside a simulation, what a result would change, even teams, and explanations."""
+"""Predictions compared with a simulation; effects of a result; even teams; explanations."""
 
 import copy
 import itertools
@@ -139,7 +139,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_draws_are_where_the_ladder_has_them() -> None:
-    """As often as performances differ by the draw margin or `draw_width`; nowhere else."""
+    """As often as performances differ by less than the draw margin or `draw_width`."""
     trueskill = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
     glicko = Glicko(beta=200.0 * math.sqrt(2.0), sigma_drift=35.0, draw_width=120.0)
     spread = np.sqrt(350.0**2 + 200.0**2 + 35.0**2)

@@ -88,7 +88,7 @@ def test_what_is_no_dimension_stays(rating: RatingConfig) -> None:
 
 
 def test_forms_of_parameters() -> None:
-    """beta and gamma become limits, a table of rates keeps its form, and scales have ends."""
+    """beta and gamma become limits, a table of rates keeps its form, and scales are bounded."""
     spread = EloMMR(beta=200.0, gamma=40.0)
     found = at_start(Present(spread))
     assert isinstance(found, EloMMR) and (found.beta, found.gamma) == (None, None)

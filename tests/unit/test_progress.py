@@ -1,4 +1,4 @@
-"""Which priors count, by positions alone; when the estimator polls, and when sending rests."""
+"""Which priors count, by positions alone; when the estimator polls, and when sending pauses."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def is_ready(progress: Progress, *players: int) -> bool:
 
 
 def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
-    """The floor is the log's end; it rises with what was accepted, and never falls."""
+    """The floor is the end of the parts. It rises with what is accepted, and never falls."""
     progress = Progress(2)
     progress.take_over([0, 5])
     assert is_ready(progress, ANN)
@@ -58,7 +58,7 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
 
 
 def test_player_waits_for_its_own_part() -> None:
-    """And for nobody else's. Of two parts that a predecessor sent, the later end counts."""
+    """It waits for no other. Of two parts that a predecessor sent, the later end counts."""
     progress = Progress(1)
     progress.sent({0: 3}, {0: crowd(ANN)})
     assert not is_ready(progress, ANN)
@@ -140,7 +140,7 @@ def test_rounds_are_looked_at_together() -> None:
 
 
 def test_how_long_polls_wait() -> None:
-    """They slow down while waiting in vain, and gather after a wave of many small rounds."""
+    """They wait longer while nothing comes, and gather after a wave of many small rounds."""
     hand = estimating.by_hand(Recorder())
     estimating.owning(hand, 0, ends=(5, 5))
     estimating.read(hand, estimating.round_at(0, "a", "b"))
@@ -181,7 +181,7 @@ def send_pair(
 
 
 def test_waves_are_few_and_large_while_the_store_is_behind() -> None:
-    """What comes while two are on their way makes one. A store that stays behind delays briefly."""
+    """What comes while two are in flight makes one. A store that stays behind delays briefly."""
     hand = estimating.by_hand(Recorder(), wave_players=2 * module.WAVES_IN_FLIGHT)
     estimating.owning(hand, 0)
     for i in range(2 * module.WAVES_IN_FLIGHT):  # until they have as many players as two full ones

@@ -1,4 +1,4 @@
-"""Commands, events, files and links of the pages (test_prometheus.py runs the runbook)."""
+"""Commands, events, files and links of the pages. (`test_prometheus.py` runs the runbook.)"""
 
 import ast
 import functools
@@ -140,13 +140,13 @@ def known_setting(variable: str) -> bool:
 
 
 def test_every_command_in_a_shell_block_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As somebody types it."""
+    """It is parsed as somebody types it."""
     monkeypatch.chdir(ROOT)
     assert faults_of(PLAIN, wrong_commands) == []
 
 
 def test_the_readme_is_short() -> None:
-    """So are all pages. The README keeps the place where the benchmarks write their figures."""
+    """All pages are. The README keeps the place where benchmarks write their figures."""
     text = README.read_text()
     assert len(text.splitlines()) <= MOST_LINES
     assert sum(len(page.read_text().split()) for page in ALL) <= MOST_WORDS
@@ -154,7 +154,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_events_shown_are_events() -> None:
-    """A valid round, and rating changes with every field, whose rating follows from mu, sigma."""
+    """The round is valid. Rating changes have every field, and their rating follows from others."""
     ladders = msgspec.toml.decode(pages.blocks(README.read_text(), "toml")[0], type=Ladders)
     always = {each.name for each in msgspec.structs.fields(RatingChanged) if each.required}
     for page, added in ((README, [set[str]()]), (EVENTS, [set[str](), {"correction"}])):
@@ -183,7 +183,7 @@ def wrong_names(page: Path, text: str) -> Iterator[str]:
 
 
 def test_whatever_a_page_names_is_there() -> None:
-    """Settings, links, headings, files; ladders files that are shown, and Python, are such."""
+    """Settings, links, headings and files exist. Ladders files and Python in it are valid."""
     assert [*faults_of(ALL, wrong_names), *faults_of(ALL, wrong_blocks)] == []
     site = (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text()
     reported = re.findall(r"^ +- .*: ([\w/-]+\.md)$", site, re.M)
@@ -307,7 +307,7 @@ def check_in_operations(words: list[str]) -> list[str]:
 
 
 def test_every_command_is_one() -> None:
-    """As an operator types it; promtool parses the queries."""
+    """It is parsed as an operator types it. promtool parses the queries."""
     assert [*wrong_in_operations(COMMANDS)] == []
 
 

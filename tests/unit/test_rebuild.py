@@ -79,7 +79,7 @@ def cutoff(g: int, *parts: tuple[int, str], sent: Offsets = SENT) -> Cutoff:
 
 
 def test_nobody_reaches_less_than_the_least() -> None:
-    """So earlier rounds need no look. Shards go on behind their marks where nothing waits."""
+    """So earlier rounds need no check. Shards continue after their marks where nothing waits."""
     two = {0: 100, 1: 7}
     assert cutoff(1, (5, "b"), (9, "a"), sent=two).least() == 5
     assert cutoff(1, (8, "b"), (9, "a"), sent=two).least() == 6
@@ -93,7 +93,7 @@ def test_nobody_reaches_less_than_the_least() -> None:
 
 
 def test_parts_that_cannot_be_read() -> None:
-    """A foreigner's is passed over, an older one read; any other ends the rebuild."""
+    """A foreign message is passed over, an older part is read, any other ends the rebuild."""
     found = Cutoff({}, {0: 0}, 1, kernel=1)
     found.add([record(0, b"litter")])
     with pytest.raises(UnknownPart):
@@ -187,7 +187,7 @@ def test_a_rebuild_that_was_given_up() -> None:
 
 @cases("batch", range(1, 8))
 def test_a_store_that_goes_back_between_two_batches(batch: int) -> None:
-    """As a replica that lags: beliefs are gone, and the epoch is the same. It is noticed."""
+    """Like a replica that lags, it lost beliefs within the same epoch. This is noticed."""
     store, kept = unfinished(), list[Store]()
 
     def batches() -> Iterator[BeliefColumn]:
@@ -218,7 +218,7 @@ def filled(store: Store) -> None:
 
 
 def test_filling() -> None:
-    """Beliefs in batches, by shard; then positions at g, and the marks that are the store's."""
+    """Beliefs are written in batches, by shard; then positions at g, and marks of the store."""
     store = unfinished()
     filled(store)
     marked = {s: stored.pop(REBUILT) for s, stored in store.beliefs.items() if REBUILT in stored}
@@ -257,7 +257,7 @@ def test_what_was_deleted_or_forgotten_ends_it() -> None:
 
 
 def test_a_log_that_lost_rounds() -> None:
-    """All that it has now counts as sent, and all parts as applied. Other partitions stay."""
+    """All that it has counts as sent, and all parts as applied. Other partitions do not change."""
     committed = {0: SourceCommit(10, 1), 1: SourceCommit(4, 2), 2: None}
     log = {0: SourceTail(7, None), 1: SourceTail(8, 2)}
     found = reached({0: 5, 1: None}, [9, 3], committed, log)
@@ -289,7 +289,7 @@ def test_part_that_waits_and_was_cut_for_fewer(
 
 @cases("kernel", [KERNEL_VERSION, TOO_OLD])
 def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
-    """An excluded process wrote it. Its rounds were sent again: it stops no rebuild."""
+    """A process that the group excluded wrote it. Its rounds were sent again: no rebuild stops."""
     home = shards_of(["a"], 3)[0]
     found = Cutoff({home: 1}, {0: 6}, 3)
     found.add([record(1, mark(3), home)])
@@ -301,7 +301,7 @@ def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
 
 
 def test_waiting_parts_are_proven() -> None:
-    """By the replay. One from other beliefs is reported, unless a right one comes first."""
+    """By the replay. A part of other beliefs is reported, unless a right one comes first."""
     right = {offset: evidence_of(offset) for offset in (1, 2)}
     wrong = replace(right[2], evidence=right[2].evidence + 1e-9)
     for parts, g, found in (
@@ -361,7 +361,7 @@ def corrected_of(*parts: CorrectionPart, waits: int = 0) -> dict[Player, tuple[i
 
 
 def test_correction_parts_of_another_kernel() -> None:
-    """An older one's are read, a newer one's only if they were applied."""
+    """Those of an older kernel are read, those of a newer one only if they were applied."""
     old = msgspec.structs.replace(CORRECTED, kernel=OLDEST_KERNEL - 1)
     assert corrected_of(old) == {P: (5, b"first")}
     newer = msgspec.structs.replace(CORRECTED, kernel=KERNEL_VERSION + 1)

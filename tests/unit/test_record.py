@@ -73,7 +73,7 @@ def decode(*given: bytes | None, capacity: int = 4) -> Beliefs:
 
 @given(st.lists(records(), min_size=1, max_size=4))
 def test_a_round_trip_is_the_identity(given_records: list[bytes]) -> None:
-    """decode then encode gives the very bytes; read_headers gives the columns of decode."""
+    """decode and then encode gives the same bytes; read_headers gives the columns of decode."""
     whole = decode(*given_records)
     assert given_records == record.encode(whole)
     headers = record.read_headers(b"".join(each[:HEADER_SIZE] for each in given_records))
@@ -133,7 +133,7 @@ SEASONS = st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=30)
 
 @given(SEASONS, st.floats(1.0, 1e6), st.integers(1, 8), st.sampled_from([0.0, 0.04, 1.0, math.inf]))
 def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rho: float) -> None:
-    """After every round a belief holds no bit that its record does not; by Elo-R, too."""
+    """After every round a belief has no bit that its record lacks, by Elo-R, too."""
     of_elo_r, one = a_newcomer(kept), np.zeros(1, np.int64)
     for i, p in enumerate(season):
         evidence = np.array([[p, 250.0**2 * (1 + i % 3), 109.0**2]])
@@ -146,7 +146,7 @@ def test_a_belief_is_its_record(season: list[float], beta2: float, kept: int, rh
 
 
 def test_nothing_is_a_newcomer() -> None:
-    """No record is who never played. Factors beyond the capacity are kept, with a row to spare."""
+    """Without a record a player has never played. Factors beyond the capacity are kept."""
     beliefs = decode(None, capacity=5)
     assert newcomers(1, 5, 1500.0, 350.0).header.tobytes() == beliefs.header.tobytes()
     assert beliefs.factors.shape == (1, 5)
@@ -161,7 +161,7 @@ GOOD = record.encode(newcomers(1, 1, 1500.0, 350.0, coded=True))[0]
 
 
 def test_an_unknown_version_is_refused() -> None:
-    """Never guessed at, alone or among good ones, nor a torn one; zeros mean no belief."""
+    """So is a torn record, alone or among good ones. Zeros mean that there is no belief."""
     for version in (0, VERSION + 1, 255):
         with pytest.raises(UnknownRecord, match="version"):
             decode(bytes([version]) + GOOD[1:])

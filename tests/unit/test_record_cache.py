@@ -111,7 +111,7 @@ def test_only_the_others_are_read() -> None:
 
 
 def test_shards_that_are_cached_in_part() -> None:
-    """Only shards with an uncached player are read; one at another position is closed."""
+    """Only shards with a player who is not cached are read. One at another position is closed."""
     hand, _ = started(3)
     letters = [[each for each in LETTERS if shards_of([each], 3)[0] == s] for s in range(3)]
     come(hand, 0, *(part((5, own[0])) for own in letters))

@@ -1,4 +1,4 @@
-"""Connections to Redis, its replies, failures and settings; beliefs as plain loops send them."""
+"""Connections to Redis: replies, failures and settings; and beliefs as plain loops send them."""
 
 import errno
 import itertools
@@ -35,7 +35,7 @@ PING = encode_command(1, bulk("PING"))
 
 @contextmanager
 def answering(*connections: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that sends these bytes to its connections in turn: its URL, and what it was sent."""
+    """A server that sends these bytes to one connection each. Yields URL and what it receives."""
     sent: list[bytes] = []
 
     def serve(server: socket.socket) -> None:
@@ -180,7 +180,7 @@ def informed(policy: str, limit_bytes: int) -> dict[str, Any]:
 
 @cases("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm"])
 def test_a_server_that_evicts_any_key_is_refused(policy: str) -> None:
-    """In one line with the cure; without a memory limit, it is warned of."""
+    """It is refused in one line with the cure, or without a memory limit warned of."""
     with pytest.raises(StoreMismatch) as refused:
         client.memory_warnings(PLACE, client.Memory(policy, 1000))
     assert str(refused.value).startswith(

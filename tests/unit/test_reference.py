@@ -25,7 +25,7 @@ EVENTS = text("reference/events.md")
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    """Generating it again changes nothing, and each part stands once."""
+    """Generating it again changes nothing, and each part is there once."""
     texts = {shown(page): page.read_text() for page in reference.PAGES}
     assert [page for page, text in texts.items() if reference.written(text) != text] == []
     parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
@@ -58,7 +58,7 @@ def test_every_rejection_code_has_its_reason() -> None:
 
 
 def test_what_there_is_is_documented() -> None:
-    """Faults, packages, sizes of the record, and in the changelog its version and the kernels'."""
+    """Faults, packages, sizes of the record, and in the changelog its and the kernels' version."""
     page = text("internals/testing.md")
     assert [label for label in KINDS.values() if label not in page] == []
     documented = {*names(page.split("## Chaos", 1)[1], "fault")}
@@ -92,7 +92,7 @@ def tables(engine: str) -> list[dict[str, str]]:
 
 
 def test_columns_of_sql_are_fields_of_the_event() -> None:
-    """With types for what its JSON has; all read what is committed."""
+    """Types fit the JSON, and all tables read what is committed."""
     fields = {each.encode_name for each in msgspec.structs.fields(RatingChanged)}
     assert re.findall(r"^## (.*)$", SQL, re.MULTILINE) == list(ENGINES)
     for engine, count in ENGINES.items():

@@ -1,4 +1,4 @@
-"""The sequential replay: a pool after its rounds, singly and at once, read by many processes."""
+"""The sequential replay: a pool after its rounds, one by one, many at once, or from processes."""
 
 import itertools
 import multiprocessing
@@ -52,7 +52,7 @@ def rate(into: Pool, places: list[int], names: list[str], offset: int, **fields:
 
 
 def test_who_plays_exists() -> None:
-    """Players appear with their first round. `rate` returns rows and evidence by place."""
+    """Players exist from their first round on. `rate` returns rows and evidence, by place."""
     rated = pool()
     rate(rated, [1, 2], ["ann", "bob"], 5)
     rows, evidence = rate(rated, [2, 1, 3], ["bob", "cy", "ann"], 8)
@@ -92,7 +92,7 @@ def test_more_players_than_expected() -> None:
 
 
 def test_longer_histories_than_expected() -> None:
-    """Forty duels give the oracle's ratings. No record holds a full history."""
+    """Forty duels give the oracle's ratings. A full history cannot be recorded."""
     rated = pool(history="full")
     duels(rated, range(40))
     assert isinstance(rated.rating, EloMMR)
@@ -108,7 +108,7 @@ def test_longer_histories_than_expected() -> None:
 
 
 def test_parameters_change_on_the_way() -> None:
-    """Beliefs go on, newcomers begin at the start, and records hold more factors or fewer."""
+    """Beliefs go on, newcomers begin by the new ones, and records have more factors or fewer."""
     longer = msgspec.structs.replace(CONFIG, history=9, initial_mu=1200.0, rho=0.1)
     shorter = msgspec.structs.replace(CONFIG, history=2)
     rated = pool()
@@ -162,7 +162,7 @@ def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
     lambda ladder: ladder.rating.__struct_config__.tag,
 )
 def test_at_once_as_one_by_one(ladder: Ladder) -> None:
-    """By every system, of rounds of all kinds, and with parameters that change on the way."""
+    """By every system, for rounds of all kinds, and with parameters that change."""
     one_by_one = list(seen(ladder, 1))
     assert len(one_by_one) > 3 * COUNT
     for at_once in (7, COUNT):
@@ -244,7 +244,7 @@ def content_of(
 
 
 def test_other_processes_read_the_same() -> None:
-    """In the order of each partition. The shares of the processes are about as large."""
+    """They read in the order of each partition, in shares that are about as large."""
     assert log_reading._shares({0: 5, 1: 0, 2: 9, 3: 3}, 2) == [{2: 9}, {0: 5, 3: 3}]
     assert log_reading._shares({0: 5, 1: 0}, 4) == [{0: 5}]
     due = read_log(ListedRecords(LOG, 30), ONE_CORE)

@@ -54,7 +54,7 @@ MANY = [removed(offset) for offset in range(2 * AT_ONCE + 1)]
 
 
 def test_they_replace_what_was_recorded() -> None:
-    """Other ladders' stay, and later ones come behind. A history alone leaves them."""
+    """Other ladders' corrections stay, later ones come behind, and histories do not matter."""
     before = encode_corrections({"l": OLD, "m": OLD})
     restated = encode_restated_corrections({"l": NEW})
     log = added_up([*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]})])
@@ -73,7 +73,7 @@ def test_they_replace_what_was_recorded() -> None:
 
 
 def test_none_counts_before_all_are_read() -> None:
-    """Without one of the messages, what was before holds. They may come again."""
+    """While a message is missing, what was recorded before counts. Messages may be repeated."""
     messages = encode_restated_corrections({"l": MANY})
     assert len(messages) == 3
     assert max(map(len, messages)) <= MOST_BYTES
@@ -103,7 +103,7 @@ def never() -> Verdicts:
 
 
 def test_only_what_differs_is_written() -> None:
-    """Nothing where the notes are right, else all of the ladder; what is in progress stays."""
+    """Nothing is where notes are right, else all of the ladder. What is in progress stays."""
     assert to_restate(found(applied(1), applied(2)), {"l": OLD}, never) == {}
     assert to_restate(found(), {}, never) == {}
     every = found(applied(1, -1), applied(1, 4), applied(7, -1))
@@ -164,7 +164,7 @@ def test_no_verdict_follows_one_that_needs_earlier_rounds() -> None:
     [Record(0, 1, b"litter", [(EVENT_TYPE, b"round-voided")]), correction_at(2)],
 ])  # fmt: skip
 def test_notes_of_another_log_have_a_name(records: Sequence[Record]) -> None:
-    """The log has no such correction, or another one. Commands and workers say it in one line."""
+    """If the log lacks a correction, or has another, commands and workers report it in one line."""
     with pytest.raises(LadderEventsMismatch, match=r"of ladder 'l' at offset 1 of round-completed"):
         hear(*records)
     with pytest.raises(Failed, match=r"^.*ladders-noted.*$"), named_failures():

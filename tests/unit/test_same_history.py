@@ -1,4 +1,4 @@
-"""An estimator that opens partitions: another history, forgotten offsets; refused commits."""
+"""An estimator that opens partitions: another history, forgotten offsets; and refused commits."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def hand(observer: Recorder) -> ByHand:
     (ports.Position(9, 8, tail=1), None, "offset 9 was reached and the log ends at 8"),
 ])  # fmt: skip
 def test_store_of_another_history(position: ports.Position, tail: int | None, refused: str) -> None:
-    """The log is shorter, or has another record there. After a while it is looked at again."""
+    """The log is shorter, or has another record there. After a while it is checked again."""
     observer = Recorder()
     hand = estimating.by_hand(observer)
     hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0])))
@@ -77,7 +77,7 @@ ANOTHER_RECORD = "partition 0 has another record at offset 8"
 def test_rounds_of_another_history(
     commit: ports.SourceCommit, log: ports.SourceTail, refused: str
 ) -> None:
-    """Kafka lost finished rounds: it ends, with a way out; unless nothing is known of them."""
+    """If Kafka lost finished rounds, the estimator ends with a way out, unless nothing is known."""
     hand = estimating.by_hand(Recorder())
     hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0, 1])))
     hand.answer(ports.CommittedSource, {0: commit, 1: None})
@@ -155,7 +155,7 @@ def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> No
 
 
 def test_nothing_more_to_read_is_all_ids_read(hand: ByHand, observer: Recorder) -> None:
-    """What lies before c may be no records; what is lost is not waited for, what is gained is."""
+    """No record may be before c. A lost partition is not waited for, but a gained one is."""
     hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0, 1])))
     estimating.opened(hand, committed={0: 10, 1: 10})
     estimating.read(hand, estimating.round_at(8, "a", "b"))

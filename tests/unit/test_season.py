@@ -23,7 +23,7 @@ def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
 
 @given(NAMES)
 def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
-    """In order of first appearance, compared to the last byte, whatever their hashes say."""
+    """Names get rows in order of first appearance, by their bytes, whatever their hashes are."""
     roll, known = PlayerIndex(), dict[str, int]()
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
@@ -87,7 +87,7 @@ CHAIN = [
 
 
 def test_rounds_come_in_waves() -> None:
-    """As early as may be; each knows its number, by which a season is cut."""
+    """As early as possible. Each round knows its number, by which a season is cut."""
     found, _ = sessions(*CHAIN)
     x, y = found
     assert [each.batch.heads[0].round_id for each in x.rounds] == ["0", "1", "4", "2", "5"]

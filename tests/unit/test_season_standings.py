@@ -1,4 +1,4 @@
-"""Standings of past seasons beside a data file: as by hand, once, final, the same bytes."""
+"""Standings of past seasons beside a data file: equal to those by hand, once, final, same bytes."""
 
 import json
 import random
@@ -81,7 +81,7 @@ def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
 
 
 def by_hand(lines: Sequence[Line]) -> list[tuple[str, float, float, float, int]]:
-    """All players after these lines, in order, by an editor that shares no code with ours."""
+    """All players after these lines, in order, by an editor of the log that shares no code."""
     editor = Editor()
     for place, line in enumerate(lines):
         editor.feed(place, line)
@@ -115,7 +115,7 @@ def ends_of(lines: Sequence[Line]) -> list[tuple[int, int]]:
 
 @cases("seed", range(5))
 def test_standings_equal_a_replay_by_hand(tmp_path: Path, seed: int) -> None:
-    """Of every season of a random log: who was there, in order, with the same bits and ranks."""
+    """In every season of a random log: who was there, in order, with the same bits and ranks."""
     path, lines = tmp_path / f"{seed}.db", a_log(random.Random(seed), 60)
     lines[20:20] = [{**begins(1), "sigma": 100.0}]
     lines.append(a_correction("season-started", ladder=LADDER, season=1000))
@@ -213,7 +213,7 @@ def test_what_n_means(path: Path) -> None:
 
 
 def test_a_ladder_that_has_no_ended_season(path: Path) -> None:
-    """Nothing is written. A date can name a season; one that is not rated yet is not kept."""
+    """Nothing is written. A season may be named by a date; one that is not rated is not kept."""
     submit(path, some_season())
     none = f"ladder {LADDER!r}: no season has ended\n"
     assert keep(path) == none
@@ -231,7 +231,7 @@ class Killed(BaseException):
 
 
 def keep_one_page(path: Path) -> None:
-    """The process ends when it has written the first page of the standings."""
+    """Write standings in a process that ends when it has written their first page."""
 
     def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
         store.write([*found.page(0)], summary.ended_at)
@@ -336,7 +336,7 @@ def test_erase_waits_for_a_season_that_is_written_in_part(path: Path) -> None:
 def test_standings_that_are_written_in_part_are_not_copied(
     path: Path, pseudonym: Pseudonym | None
 ) -> None:
-    """Also if it was begun after the check. What is written in whole is copied with all of it."""
+    """Nor are those that were begun after the check. Complete ones are copied entirely."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
     source, target = an_empty_place(), an_empty_place()
@@ -375,7 +375,7 @@ def test_an_erasure_that_fails_changes_no_standings(path: Path) -> None:
 def test_an_erasure_that_stops_before_the_standings_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whoever opens the data file next to write, and by `season-standings`."""
+    """So it does when the file is opened to be written, and by `season-standings`."""
     submit(path, [*some_season(), begins(1)])
     keep(path)
     rename = Path.replace

@@ -127,7 +127,7 @@ def test_all_factors_and_the_mode_move_alike() -> None:
 
 
 def test_codes_as_numbers() -> None:
-    """All lie off by the same part of a step; weights and slopes are the same, to float32."""
+    """All are off by the same part of a step; weights and slopes are the same, to float32."""
     for config in CODED:
         coded = beliefs_of(config)
         whole = Beliefs(coded.header.copy(), factors_of(coded).copy())
@@ -147,7 +147,7 @@ def test_codes_as_numbers() -> None:
 
 
 def test_diffusion_by_a_season() -> None:
-    """Of Elo-MMR: mu stays the mode, the weights sum to sigma^-2, and rho holds."""
+    """By Elo-MMR, mu stays the mode, the weights sum to sigma^-2, and rho counts."""
     for season in (HALF, WIDE):
         beliefs = beliefs_of(MMR_IN_FULL)
         was = logistic_weight(beliefs)
@@ -237,7 +237,7 @@ def test_headers_alone_give_the_same_bits(
 
 
 def test_a_seeded_prior_moves_as_the_one_that_is_remembered() -> None:
-    """Or else the round after a seed would be estimated otherwise a second time."""
+    """Otherwise the round after a seed would be estimated differently a second time."""
     for config in ALL:
         rule = rule_of(config, (HALF,))
         mu = np.array([1700.1, 1023.7, -12.34])
@@ -280,7 +280,7 @@ def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
 
 
 def test_what_was_before_is_not_drawn() -> None:
-    """The previous values are those published. A season that keeps all changes its number only."""
+    """The previous values are those published. A season that keeps all only changes its number."""
     for config in ALL:
         was, after = beliefs_of(config).header, season_and_round(config, HALF).header
         assert was["mu"].tolist() == after["previous_mu"].tolist(), config

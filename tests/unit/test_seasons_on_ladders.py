@@ -118,7 +118,7 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
 
 
 def test_a_player_without_rounds_left_is_a_newcomer() -> None:
-    """The last offset and the values that were last published stay known."""
+    """The last offset and the last published values are still stored."""
     rule = rule_of(CONFIG, (FIRST,))
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
@@ -141,7 +141,7 @@ def test_a_player_without_rounds_left_is_a_newcomer() -> None:
 
 
 def test_readers_see_a_season_at_once() -> None:
-    """`rate` shows beliefs as drawn, also of those who have not played, and stored records."""
+    """`rate` shows beliefs after the draw, also of those who have not played, and records."""
     replay = replayed(LADDERS, COUNT)[0]
     pool = replay.pools["d"]
     for season in (FIRST, Season(9, 0.0, 250.0)):

@@ -74,7 +74,7 @@ def _used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_nobody_has_one_there_is_no_column() -> None:
-    """Null is absent, on every ladder; each column stands alone."""
+    """Null counts as absent on every ladder. Each column is absent by itself."""
     ann, bob = {"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}
     null = {"seat": None, "score": None}
     for encode in WAYS:
@@ -106,7 +106,7 @@ def test_a_seat_that_is_not_valid() -> None:
 
 
 def test_a_score_that_is_not_valid() -> None:
-    """The same. Numbers beyond all floats are such scores, and what only MessagePack can say."""
+    """It has the same code for numbers beyond all floats, and for what only MessagePack can say."""
 
     def refused(encode: Encode, score: Any, said: str) -> None:
         entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}

@@ -50,7 +50,7 @@ def seeds(path: Path, *options: object) -> list[dict[str, Any]]:
 
 
 def test_newcomers_become_newcomers(tmp_path: Path) -> None:
-    """By the scale's affine map; a greater sigma is cut. `rate` makes the same of the file."""
+    """By the affine map of the scale. A greater sigma is cut. `rate` makes the same of the file."""
     result = run("seed", written(tmp_path, TABLE), "--ladder", "l", "--scale", "openskill",
                  "--dry-run")  # fmt: skip
     assert result.exit_code == 0
@@ -232,7 +232,7 @@ def test_a_row_of_json_that_is_none(tmp_path: Path) -> None:
 
 
 def test_seeds_are_of_bounded_size_and_have_ids_of_their_content(tmp_path: Path) -> None:
-    """At most 5,000 players and 512 KiB; ids are of the content and the source, not of the time."""
+    """At most 5,000 players and 512 KiB. An id depends on content and source, not on the time."""
     names = [f"p{'x' * 100}{number}" for number in range(11_000)]
     text = "player,mu,sigma\n" + "".join(f"{name},1500,70\n" for name in names)
     found = seeds(written(tmp_path, text), "--scale", "elo")

@@ -1,4 +1,4 @@
-"""The door takes seeds, sends one before a round that asks for it, and refuses the invalid."""
+"""The door takes seeds, sends one before a round that asks for it, and refuses invalid events."""
 
 import asyncio
 import json
@@ -148,7 +148,7 @@ async def test_what_is_not_valid_is_not_written(
 async def test_a_ladder_that_takes_no_corrections_takes_no_seeds(
     place: DoorPlace, client: Client, body: dict[str, Any]
 ) -> None:
-    """Nor a round with `seed_from`. Of an unknown kind, the text names those that there are."""
+    """Nor does it take a round with `seed_from`. An unknown kind is answered by the known ones."""
     answer = await client.post("/v1/ladders/asia/corrections", body)
     assert (answer.status, answer.code) == (422, "unknown-ladder")
     answer = await client.post(AT, {**body, "event_type": "players-seeds"})
@@ -301,7 +301,7 @@ class Live:
 
 
 def test_who_begins_with_what(tmp_path: Path) -> None:
-    """Who has a rating there and none here, on this scale, as after one round; nobody removed."""
+    """Who has a rating there and none here, on this scale, as after one round. Nobody removed."""
     live = Live(tmp_path)
     live.beliefs["old"] = {"ann": (1675.0, 70.0, 9), "bob": (1500.0, 350.0, 1), "cy": (1, 1, 3),
                            "emptied": (1500.0, 350.0, 0)}  # fmt: skip
@@ -326,7 +326,7 @@ def test_who_begins_with_what(tmp_path: Path) -> None:
 
 
 def test_the_greatest_sigma(tmp_path: Path) -> None:
-    """Is the caller's, or a newcomer's; the cut ones are counted, and mad numbers brought in."""
+    """It is the caller's, or a newcomer's. Cut ones are counted, and absurd numbers limited."""
     rating = DEFAULT_RATING
     given = np.array([1500.0, 1600.0]), np.array([80.0, 200.0])
     found = brought(rating, rating, *given, Taken(150.0, 250.0))

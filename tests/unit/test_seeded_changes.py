@@ -67,7 +67,7 @@ def header_of(data: bytes) -> np.void:
 
 
 def test_who_takes_a_seed_or_a_reset() -> None:
-    """A seed is for players without a round, a reset for others. No effect moves the position."""
+    """A seed is for players without a round, a reset for others. The position moves anyhow."""
     stored = [None, belief(), belief(rounds=0), belief(rounds=0, last=9), belief(last=9)]
     change = applied(seed_part((9, "abcde")), *stored)
     assert [player for (_, player), _ in change.beliefs] == ["a", "c"]
@@ -142,7 +142,7 @@ def test_events_before_the_committed_offset_are_published() -> None:
 
 
 def test_rows_are_counted_by_what_they_did() -> None:
-    """Applied, applied before, and without effect, which is logged; and seeds that are sent."""
+    """Applied, applied before, or without effect, which is logged. Sent seeds are counted, too."""
     metrics = Metrics()
     part, records = seed_part((9, "abcd")), [None, belief(), belief(), belief(last=9)]
     change = compute_given(batch_of(part), {0: StoredShard(Position(), records)})[0]

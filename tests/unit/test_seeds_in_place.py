@@ -32,7 +32,7 @@ def single(value: float) -> float:
 
 
 def test_players_begin_with_their_ratings() -> None:
-    """A second call changes nothing. A reset sets mu, and never lowers sigma; rounds stay."""
+    """A second call changes nothing. A reset sets mu, never lowers sigma, and keeps rounds."""
     ladder = Ladder()
     found = ladder.seed(TABLE, scale="openskill")
     assert (found.players, found.begun, found.cut, found.refused) == (3, 3, 1, 0)
@@ -110,7 +110,7 @@ def test_a_file_with_seeds(tmp_path: Path) -> None:
 
 
 def test_time_passes_from_the_seed_on() -> None:
-    """If `at` says when. A seed behind a round changes nothing for its players."""
+    """It does if `at` says when that was. A seed after a round changes nothing for its players."""
     ladder = Ladder("two-moment")
     ladder.seed(TABLE, scale="openskill", at=datetime(2025, 1, 1, tzinfo=UTC))
     assert ladder["ann"].last_completed_at == "2025-01-01T00:00:00Z"
@@ -211,7 +211,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_verify_and_inspect_know_of_seeds(path: Path) -> None:
-    """They are shown and counted; one that was lost, or applied twice, is found."""
+    """They are shown and counted. One that was lost or applied twice is found."""
     zed, bob, ann = (
         done("inspect", "--ladder", "l", "--player", each, "--data", path)
         for each in ("zed", "bob", "ann")

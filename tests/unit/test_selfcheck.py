@@ -1,4 +1,4 @@
-"""The release's test vector, kernels that leak nothing and load warm, and times without them."""
+"""The release's test vector; kernels that do not leak and load warm; times without all that."""
 
 import math
 import os
@@ -37,7 +37,7 @@ WITHOUT_MIGHT = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-all")
 
 
 def test_this_machine_computes_the_releases_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who changes a bit changes KERNEL_VERSION and EXPECTED. No system is forgotten."""
+    """Who changes a bit changes KERNEL_VERSION and EXPECTED. Every system is included."""
     selfcheck.check()
     monkeypatch.setattr(selfcheck, "EXPECTED", "0" * 16)
     with pytest.raises(ArithmeticMismatch, match="expects 0000000000000000"):

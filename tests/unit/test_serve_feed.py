@@ -1,4 +1,4 @@
-"""Changes for clients, each once and in order; and long questions, by turns and bounded."""
+"""Changes for clients, each once and in order; and long questions, in turns and limited."""
 
 import asyncio
 import functools
@@ -62,7 +62,7 @@ def _short(text: bytes) -> str:
 
 @in_a_loop
 async def test_a_client_that_is_ahead_of_this_process() -> None:
-    """Nothing is sent again, no id goes back, and who is cut off continues where it was."""
+    """Nothing is sent again, no id goes back, and a cut-off client continues where it was."""
     hub = Hub()
     hub.begin([100, 50])
     client = Followed(hub, "103.40")
@@ -104,7 +104,7 @@ async def test_reading_that_begins_again() -> None:
 
 @in_a_loop
 async def test_an_id_beyond_the_end_of_the_topic() -> None:
-    """Is another topic's: the client begins again, once. One that is ahead of us does not."""
+    """It is of another topic: the client begins again, once. A client ahead of us does not."""
     now = [0.0]
     hub = Hub(lambda: now[0])
     hub.begin([0])
@@ -229,7 +229,7 @@ async def test_addresses_take_turns() -> None:
 
 @in_a_loop
 async def test_a_full_queue_refuses_the_greediest() -> None:
-    """One is computed and four wait; others have half of what is left."""
+    """One of its questions is computed and four wait. Others have half of what is left."""
     queue = Queue()
     greedy = queue.ask("a", "a0", "a1", "a2", "a3", "a4", "a5")
     await begun()

@@ -1,4 +1,4 @@
-"""What `serve` answers of an incomplete index, what it refuses, and how it bears slow clients."""
+"""What `serve` answers by an incomplete index, what it refuses, and how it limits slow clients."""
 
 import asyncio
 import socket
@@ -151,7 +151,7 @@ def outcomes(place: Place, names: Iterable[str]) -> dict[str, str]:
 
 
 def test_an_index_that_is_lost() -> None:
-    """No question is answered; an absent ladder is unknown, an absent player may have played."""
+    """No question is answered. An absent ladder is unknown; an absent player may have played."""
     place, names = Place(), KNOWN | UNKNOWN
     assert outcomes(place, names) == dict.fromkeys(names, "answered")
     place.index.lost = True
@@ -345,7 +345,7 @@ def test_a_flood_is_slowed_down(server: Server) -> None:
 
 
 def test_headers_of_a_request_count(server: Server, api: ServeThread) -> None:
-    """The token, origins and their preflights, and tags: what has not changed is a 304."""
+    """The token, origins and their preflights, and tags: 304 answers what has not changed."""
     origin = "https://game.example"
     guarded = server.serve(serve_token=TOKEN, serve_cors=origin)
     for given in (None, "Bearer", "Bearer other", f"Basic {TOKEN}"):
@@ -410,7 +410,7 @@ UNWANTED = (
 
 
 def test_a_body_that_nobody_waits_for(api: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a byte of it the connection is closed by us; whose body comes is served on."""
+    """After a byte of it the connection is closed. A client whose body comes is served on."""
     waits = b"POST /nowhere HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
     with opened(api, waits) as connection:
         assert b" 404 " in connection.makefile("rb").read()

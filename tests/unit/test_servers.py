@@ -1,4 +1,4 @@
-"""What is said of topics, of addresses at which nobody answers, and of sentinels."""
+"""What is reported about topics, about addresses where nobody answers, and about sentinels."""
 
 import re
 from collections.abc import Mapping
@@ -123,7 +123,7 @@ def settings_in(table: dict[tuple[str, str], tuple[str, ...]]) -> list[tuple[str
 
 @cases("topic, setting, value", settings_in(REQUIRED | ADVISED))
 def test_a_topic_that_loses_or_may_lose_something(topic: str, setting: str, value: str) -> None:
-    """It is refused, or warned of, in one line with the command that makes it right."""
+    """It is refused, or warned of, in one line with the command that corrects it."""
     refusals, warnings = verdict_of(topic, setting, value)
     (line,) = refusals or warnings
     refused = value in REQUIRED.get((topic, setting), ())
@@ -137,7 +137,7 @@ def test_a_topic_that_loses_or_may_lose_something(topic: str, setting: str, valu
 
 
 def test_what_keeps_enough_is_accepted() -> None:
-    """It may be otherwise than the service makes it. Tiered storage still has the records."""
+    """It need not be as the service makes it. Tiered storage still has the records."""
     for where in settings_in(ACCEPTED):
         assert verdict_of(*where) == ([], []), where
     for topic in TOPICS:
@@ -307,7 +307,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def test_the_newest_failover_counts(scene: Scene) -> None:
-    """One sentinel is enough. While a failover is in progress, no master is named."""
+    """One sentinel is enough. No master is named while a failover is in progress."""
     for cut_off in "abc":
         scene.says = dict.fromkeys("abc", state(NEW, 4)) | {cut_off: state(OLD, 3)}
         assert scene.finder.find() == NEW
@@ -326,7 +326,7 @@ def test_the_newest_failover_counts(scene: Scene) -> None:
 
 
 def test_they_are_asked_at_intervals(scene: Scene) -> None:
-    """A silent one is left out for longer. A connection that works is kept."""
+    """A silent sentinel is left out for longer. A connection that works is kept."""
     assert not scene.finder.names_another(NEW)
     assert scene.asked == []
     scene.now_s += sentinel.LOOK_S

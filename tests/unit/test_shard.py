@@ -34,7 +34,7 @@ def taken(parts: Sequence[QueuedPart]) -> tuple[int, str] | None:
 
 
 def test_where_reading_begins() -> None:
-    """At the store's position, or at the call to be settled. What came before a seek is ignored."""
+    """At the store's position, or at the call to be settled. A seek drops what came before it."""
     assert Shard.at(Position(7, 5), 7, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 9, 1).next_offset == 7
     assert Shard.at(Position(7, 5), 5, 1).next_offset == 5
@@ -69,7 +69,7 @@ def test_part_with_players_of_another_shard(shards: int) -> None:
 
 
 def test_part_cut_for_another_number_of_shards() -> None:
-    """For fewer, it changes nothing. For more, this worker is the one that knows too few."""
+    """For fewer, it changes nothing. For more, it is this worker that knows too few."""
     shard = among_three(part((100, HERE), shards=2), part((101, HERE), shards=3))
     assert not shard.barrier
     assert [(each.offset, len(each)) for each in shard.cut(1000)] == [(0, 0), (1, 2)]
@@ -82,7 +82,7 @@ def test_part_cut_for_another_number_of_shards() -> None:
 
 
 def test_what_precedes_a_fault_is_applied() -> None:
-    """Then it stops: at a gap, at what cannot be decompressed, at a player who stands twice."""
+    """Then the shard stops: at a gap, at an undecodable part, at a player who is there twice."""
     shard = shard_with("ab")
     shard.read(record(3, part((103, "cd"))))
     assert "[1, 3) are not in the log" in shard.barrier
@@ -100,7 +100,7 @@ def test_what_precedes_a_fault_is_applied() -> None:
 
 
 def test_a_batch_holds_whole_parts() -> None:
-    """It ends once it has its rows. A call to be settled does not count: it is read whole."""
+    """It ends once it has its rows. A call to be settled does not count, as it is read whole."""
     shard = shard_with("ab", "cd", "eb", "f")
     assert cut(shard) == (4, "abcdef")
     assert cut(shard) is None
@@ -112,7 +112,7 @@ def test_a_batch_holds_whole_parts() -> None:
 
 
 def test_settling_comes_first() -> None:
-    """The call is waited for, as its events are rebuilt whole; a barrier in it stops the shard."""
+    """The call must be there as a whole, to build its events again. A barrier in it is a stop."""
     shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
     assert cut(shard) is None
     assert taken(shard.last_call()) == (2, "abcd")
@@ -141,7 +141,7 @@ def marked(stored: StoredShard, committed: int) -> Shard:
 @cases("committed", [0, 1, 3])
 @cases("stored", [None, b"1"])
 def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> None:
-    """It is caught up to the mark and not beyond; there, and asked again, it stops at once."""
+    """It catches up to the mark and no further. There, and when asked again, it stops at once."""
     shard = marked(StoredShard(NOWHERE, [stored]), committed)
     assert cut(shard) == (1, "ab")
     for last in (shard, marked(StoredShard(Position(1), [stored]), committed)):
@@ -152,7 +152,7 @@ def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> No
 
 
 def test_store_that_was_rebuilt() -> None:
-    """It passes the mark, or never reads it, unless the mark lies within the last call."""
+    """It passes the mark, or never reads it, unless the mark is inside the last call."""
     assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
     assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
     assert taken(marked(StoredShard(Position(3, 0), [None]), 0).last_call()) == (3, "abcd")

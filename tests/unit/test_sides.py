@@ -199,7 +199,7 @@ TRUE = (
 
 @cases("true", TRUE)
 def test_what_was_simulated_is_found(true: Calibration) -> None:
-    """Twice the excess is chi-squared with 3 degrees: below 16.3 but once in a thousand."""
+    """Twice the excess loss is chi-squared of 3 degrees, below 16.3 in all but 1 of 1,000 cases."""
     pairs = simulated(20_000, true)
     found = fit(pairs, draws=True)
     assert 0.0 <= loss(pairs, true) - loss(pairs, found) + 0.5 < 0.5 + 16.3 / 2.0

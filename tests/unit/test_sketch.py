@@ -1,4 +1,4 @@
-"""Factors as codes of 40 bits, the nearest to their numbers; and merging them costs little."""
+"""Factors as codes of 40 bits, which are the nearest to their numbers; merging factors is cheap."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ WIDTHS = factor.small_floats(factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_T
 
 
 def test_small_floats_are_in_order() -> None:
-    """By code, from zero on: weights from 2^-15 to just under 2, widths from 1/64 to 768."""
+    """In order of codes, from zero on: weights 2^-15 to just under 2, widths 1/64 to 768."""
     for kind, (bits, low, top) in KINDS.items():
         numbers = every(kind)
         assert numbers[0] == 0.0
@@ -69,7 +69,7 @@ def test_rounding_finds_the_nearest(kind: str, part: float) -> None:
 
 @given(st.integers(-40, 40), st.floats(-1e9, 1e9), st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_the_grid_of_performances(grid: int, p: float, mu: float, sigma: float) -> None:
-    """It reaches beyond 60 sigma and 4 |mu|, no coarser than needed; scales double when due."""
+    """It reaches past 60 sigma and 4 |mu|, no coarser than needed. Scales double if they must."""
     step = 2.0**grid
     point, end = factor.grid_code(p, 1.0 / step) * step, (2**19 - 1) * step
     assert abs(point) <= end
@@ -250,7 +250,7 @@ def errors(kept: int, players: int = 400, rounds: int = 75) -> Floats:
 
 
 def test_the_sketch_is_close_to_the_full_history() -> None:
-    """Of all 75 factors, to thrice what 1,000 such histories measured."""
+    """It is close to all 75 factors, within thrice what 1,000 such histories have measured."""
     for kept, mean, most in ((4, 2.2, 27.0), (8, 0.2, 3.5), (12, 0.05, 0.44), (16, 0.035, 0.18)):
         found = errors(kept)
         assert (found.mean() < mean, found.max() < most) == (True, True), kept

@@ -58,7 +58,7 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
 
 
 def test_a_traced_round_has_its_spans(exported: InMemorySpanExporter) -> None:
-    """One for the estimate, one for the update in each shard; none of untraced rounds."""
+    """One for its estimate, and one per shard for its update. Untraced rounds have none."""
     rated(
         an_engine(), [], [("traceparent", PARENT.encode()), ("tracestate", b"rojo=1")],
         [("traceparent", UNSAMPLED.encode())],
@@ -81,7 +81,7 @@ def test_a_traced_round_has_its_spans(exported: InMemorySpanExporter) -> None:
 
 
 def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExporter) -> None:
-    """The same bytes and headers. A span of trouble ends with an error."""
+    """Bytes and headers are the same. A span during trouble ends with an error."""
     watched, alone = an_engine(), EmbeddedEngine()
     for engine in (watched, alone):
         rated(engine, [("traceparent", PARENT.encode())], [])
@@ -136,7 +136,7 @@ BAD_STATES = [b"a=\n", b"a=1\n", b"a=\x00", b"a=\xff", b"\xc3\xa9=1", b"a" * 513
 
 
 def test_what_is_not_valid_is_left_behind() -> None:
-    """A parent goes on without a bad state. The first header of a name counts."""
+    """A parent goes on without an invalid state. The first header of a name counts."""
     for parent in BAD_PARENTS:
         assert trace_of(sent(parent.encode(), b"rojo=1")) is None, parent
     for state in BAD_STATES:

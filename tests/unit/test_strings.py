@@ -1,4 +1,4 @@
-"""Columns of strings; SipHash-1-3 under a key of each process, on which no stored byte depends."""
+"""Columns of strings, and SipHash-1-3 with a key per process, on which no stored byte depends."""
 
 import subprocess
 import sys
@@ -144,7 +144,7 @@ def longest_run(table: Hashes) -> int:
 
 
 def test_the_table_of_who_stands_in_a_round() -> None:
-    """By the low bits, as the scanner finds them in a round, and an updater marks them."""
+    """By the low bits of hashes, as the scanner finds names and an updater marks them."""
     ids: Any = colliding()
     rounds, _ = scan([as_json(*ranked(range(1, COUNT + 1), ids))], 16)
     behind_the_ladder: Any = colliding(int(fnv(FNV_START, ["a\xff"])[0]))
@@ -156,7 +156,7 @@ def test_the_table_of_who_stands_in_a_round() -> None:
 
 
 def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less than one comparison a name. Names of one hash are distinguished by their bytes."""
+    """Less than one comparison per name. Equal hashes are distinguished by the names' bytes."""
     compared = 0
     are_same: Any = names_module._are_same
     to_distinct: Any = names_module._distinct
@@ -178,7 +178,7 @@ def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tables_of_marks_and_of_the_roll() -> None:
-    """No run of 200, among ids from which FNV-1a collides, whatever their ladder."""
+    """They have no run of 200 among ids whose FNV-1a collides, whatever their ladder."""
     ids, numbers = StringColumn.of(colliding(start=0)), [f"{i:04}\xff" for i in range(10_000)]
     for i in np.flatnonzero(fnv(FNV_START, numbers) % SLOTS == 0).tolist():
         table = PlayerMap()

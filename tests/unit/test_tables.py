@@ -56,7 +56,7 @@ def entry(player: str, rank: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_tennis(tmp_path: Path) -> None:
-    """The id of a match has two columns."""
+    """The winner may be an id or a name, which is asked. The id of a match has two columns."""
     found = events(tmp_path, ATP, "--columns", "winner=winner_id,loser=loser_id", name="atp.csv")
     assert [each["round_id"] for each in found] == ["2020-8888-300", "2020-8888-299"]
     assert found[0]["standings"] == [entry("104925", 1), entry("104745", 2)]
@@ -233,7 +233,7 @@ UNREADABLE = [
 
 @cases("text, expected", [*QUESTIONS, *UNREADABLE])
 def test_what_is_no_table_or_may_be_two(tmp_path: Path, text: str | bytes, expected: str) -> None:
-    """A question ends the command with exit code 2; what is no table is refused, not mangled."""
+    """A question ends the command with exit code 2. What is no table is refused."""
     path = table(tmp_path, text)
     found, asked = run("rate", path), (text, expected) in QUESTIONS
     last = found.stderr.splitlines()[-1]
@@ -276,7 +276,7 @@ def test_bad_rows(tmp_path: Path, rows: str, expected: str) -> None:
 
 
 def test_a_bad_row_rejects_its_round_once(tmp_path: Path) -> None:
-    """All its rows. An id that is made is of its row, and a duplicate is shown by its line."""
+    """All its rows go. A generated id has the row's number; a duplicate is shown by its line."""
     text = "round,player,rank\nr,a,1\nr,,2\nr,,3\nr,d,2\ns,a,1\ns,b,2\n"
     found = run("rate", table(tmp_path, text))
     assert [line.rpartition("a.csv:")[2][:8] for line in found.stderr.splitlines()[1:-2]] == [

@@ -87,7 +87,7 @@ def test_a_call_that_never_returns_is_left_behind(
 def test_a_producer_whose_successor_failed_is_not_gone_on_with(
     input_: Input, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is none until Kafka takes one in. A refused password ends the worker."""
+    """There is no producer until Kafka accepts one. A refused password ends the worker."""
     transactions = transactions_of(Fenced(), input_)
     monkeypatch.setattr(access, "new_producer", lambda *_, **__: Refused())
     for attempt in (transactions.renew, transactions.ready):
@@ -156,7 +156,7 @@ def test_a_setting_that_the_brokers_do_not_take(
 def test_a_producer_that_has_ended_is_replaced(
     input_: Input, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever it says so; while a transaction ends, which is in doubt then."""
+    """It is replaced whenever it reports this. A transaction that was ending is in doubt."""
     ended, made = Ended(KafkaError.INVALID_PRODUCER_EPOCH), Quiet()
     monkeypatch.setattr(access, "new_producer", lambda *_, **__: made)
     transactions = transactions_of(ended, input_)

@@ -62,7 +62,7 @@ Tune = Callable[..., Result]
 
 @pytest.fixture
 def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
-    """Runs the command on a log of these lines, one in ten minutes, by a ladders file or none."""
+    """Runs the command on a log of these lines, ten minutes apart, by a ladders file or none."""
 
     def run(lines: Sequence[Line], *words: str, file: str = POOR, ladder: str = "l") -> Result:
         home = partition_of(ladder, 3)
@@ -99,7 +99,7 @@ def table(result: Result) -> list[list[str]]:
 
 
 def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) -> None:
-    """With what is no dimension, as TOML and as JSON, and with what it gains."""
+    """It includes parameters that are not tuned, in TOML and JSON, and shows the gain."""
     out = tmp_path / "tuned.json"
     result = tune(rounds(), "--out", str(out))
     (change,) = pasted(result, tmp_path).ladders["l"].changes
@@ -139,7 +139,7 @@ def test_what_is_worse_is_not_proposed(
 
 
 def test_the_offset_is_a_day_ahead(tune: Tune, tmp_path: Path) -> None:
-    """By the offsets of the last day: 144, each of three. The last reading of a log counts."""
+    """By the last day's 144 offsets, each of three. The last reading of a log counts."""
     (change,) = pasted(tune(rounds(200)), tmp_path).ladders["l"].changes
     assert change.from_offset == 3 * 199 + 1 + 3 * 144 + 1
     pace = GrowthForecast()
@@ -170,7 +170,7 @@ def test_only_this_ladders_rounds_count(tune: Tune, tmp_path: Path) -> None:
 
 
 def test_what_the_workers_reject_is_counted(tune: Tune) -> None:
-    """By its code, once, though the log is read thrice. Another ladder's does not count."""
+    """By code, once, though the log is read three times. Other ladders' records do not count."""
     large = event(*ranked(list(range(1, 8))), round_id="large", ladder="l")
     bad = [event(round_id=name, ladder=ladder, completed_at="no")
            for name, ladder in (("x", "l"), ("y", "m"))]  # fmt: skip

@@ -43,7 +43,7 @@ POOR = Present(parameters.Codeforces(beta=200.0, weight=0.0015))  # Ratings hard
 
 
 def test_tuning_improves_on_the_first_guess() -> None:
-    """Which is among the trials, and wins where all are equal, as where nothing is scored."""
+    """The first guess is one of the trials, and wins where all are equal or nothing is scored."""
     poor = Fit(POOR, SEASON, ORDER, has_prior=False)
     trials: list[None] = []
     found = search(poor, 40, on_trial=lambda: trials.append(None))
@@ -63,7 +63,7 @@ def test_every_measure_has_a_cost(measure: str) -> None:
 
 @cases("system", sorted(SPACES))
 def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
-    """Valid, and read as itself without its defaults. Values come back from their place."""
+    """It is valid, and is read as itself without its defaults. Places give their values back."""
     for at in (0.0, 0.37, 1.0):
         found = Fit(OwnSystem(system), [], "brier").config([at] * len(SPACES[system]))
         assert parameters.from_builtins(tuning.without_defaults(found)) == found
@@ -74,7 +74,7 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
 
 
 def test_the_first_guess_of_two_moment_is_its_default() -> None:
-    """Newcomers' weights approach 1 by the same part each round; defaults are not written."""
+    """Newcomers' weights approach 1 by the same part each round. Defaults are not written."""
     assert configuration("two-moment", start(SPACES["two-moment"])) == parameters.TwoMoment()
     assert parameters.TwoMoment().newcomer_field == LEVEL_PART
     assert newcomer_weights(3.0, 0.5)[:4] == [3.0, 2.0, 1.5, 1.25]
@@ -156,7 +156,7 @@ class Made:
 
 
 def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
-    """Where they lose, the first guess stays, and no second search is done."""
+    """If they lose, the first guess stays, and there is no second search."""
     problem = Made(later=0.85)
     found = validated(problem, 80)
     assert found.won and found.gain > 0.0
@@ -317,7 +317,7 @@ def test_which_seats_are_tuned(seats: list[tuple[str, str]], due: tuple[str, ...
 
 
 def test_the_points_come_into_the_configuration() -> None:
-    """What is tuned replaces the points of the seats that rounds name, and keeps the others."""
+    """Tuned points replace those of seats that rounds name; other seats keep theirs."""
     found = spaces.configuration("elo-r", {"delta": 300.0, "seats.home": 40.0, "seats.b": -2.5})
     assert found.seats == {"home": 40.0, "b": -2.5}
     (dimension,) = spaces.seat_dimensions(["home"])

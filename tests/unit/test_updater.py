@@ -1,4 +1,4 @@
-"""The updater by hand: takeovers, replays, refusals and bounds; and the protocol's diagrams."""
+"""The updater by hand: takeovers, replays, refusals, bounds; and the protocol's diagrams."""
 
 import inspect
 import re
@@ -65,7 +65,7 @@ def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
 
 
 def test_batch_is_applied_then_published(hand: ByHand) -> None:
-    """One call, one transaction with its events and the offset after it: the same events."""
+    """One call, then one transaction of the same events with the offset after them."""
     assert owning(hand).offsets == {0: 0}
     last = record(1, part((6, "c")))
     read(hand, record(0, part((5, "ab"))), last)
@@ -79,7 +79,7 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
 
 
 def test_settling_a_call(hand: ByHand) -> None:
-    """Only what follows c is published, once the call is whole, unless the store moved."""
+    """Only what follows c is published, once the whole call is read, unless the store has moved."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
@@ -117,7 +117,7 @@ def test_idle_store_that_goes_back_is_noticed(found: Position) -> None:
 
 
 def test_shards_that_are_lost(hand: ByHand) -> None:
-    """Lost and gained in one poll is opened again. If shards were added, it ends."""
+    """One that is lost and gained in one poll is opened again. Added shards end the updater."""
     owning(hand)
     hand.fail(Poll, LogTrouble("down"))
     hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
@@ -170,7 +170,7 @@ APPLIED = Position(7, 6, b"\x80", tail=1)
 def test_store_log_and_group_that_do_not_fit(
     position: Position, committed: int | None, log: Any, said: str
 ) -> None:
-    """Lost parts, another record, a call after c, a forgotten offset: said with a way out."""
+    """Lost parts, another record, a call after c, a forgotten offset: each has a way out."""
     hand = gaining(observer := Recorder())
     opened(hand, {0: position}, {0: committed}, **log)
     ((shard, reason),) = observer.refused
@@ -192,7 +192,7 @@ def test_fresh_rows_that_are_not_those_of_the_log(hand: ByHand, observer: Record
 
 
 def test_messages_that_are_not_understood(hand: ByHand, observer: Recorder) -> None:
-    """What precedes another release's part is applied; a foreign message is finished."""
+    """What precedes a newer part is applied. A foreign message is ignored, and is committed."""
     owning(hand)
     read(hand, record(0, part((5, "a"))), record(1, b"\x91\x02"), record(2, part((6, "b"))))
     assert answer_beliefs(hand, Position()) == "a"
@@ -274,7 +274,7 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
 
 
 def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
-    """It is committed before anything is applied, so that later none means forgotten."""
+    """It is committed before anything is applied, so that a missing one means forgotten."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     hand.answer(ReadBeliefs, {0: ports.StoredShard(NOWHERE, [None])})
     hand.answer(ports.Committed, {0: None})
@@ -303,7 +303,7 @@ def test_the_page_shows_the_transitions() -> None:
 
 
 def test_an_effect_has_the_fields_that_its_handler_takes() -> None:
-    """By name and order; `Poll` is passed whole."""
+    """By name and in order. `Poll` is passed as a whole."""
     assert len({*ports.Effect.__subclasses__()} - {Poll}) >= 24
     for effect in ports.Effect.__subclasses__():
         taken = [*inspect.signature(getattr(ports.Handler, effect.method)).parameters][1:]

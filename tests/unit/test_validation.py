@@ -1,4 +1,4 @@
-"""Every verdict of the contract on `round-completed`, in JSON and MessagePack; and depth."""
+"""Each verdict of the contract on `round-completed`, in JSON and MessagePack; and depth."""
 
 import math
 from itertools import product
@@ -57,7 +57,7 @@ def verdicts(*standings: Any, **fields: Any) -> set[str]:
 
 
 def test_a_valid_round() -> None:
-    """Entries come in order of place, unfinished last. The encoding leaves no trace."""
+    """Entries come in order of place, unfinished last. Both encodings give the same round."""
     dee, eve = {"player": "dee", "dnf": True}, {"player": "eve", "rank": 2}
     found = read(as_json(dee, CY, BOB, eve, ANN, weight=2, performance_ceiling=1900))
     assert found.players == ["ann", "bob", "eve", "cy", "dee"]
@@ -101,7 +101,7 @@ VALID: list[dict[str, Any]] = [
 
 
 def test_verdicts() -> None:
-    """Each mistake has its code, the same in both encodings; what is odd may be valid."""
+    """Each mistake has its code, the same in both encodings. What is odd may be valid."""
     due = [*(("valid", fields) for fields in VALID), *REFUSED]
     wrong = [(c, fields, found) for c, fields in due if (found := verdicts(**fields)) != {c}]
     assert wrong == []
@@ -219,7 +219,7 @@ def nested(depth: int) -> Any:
 
 
 def test_limits() -> None:
-    """The last byte and level are let pass, one more is not; other limits are the ladder's."""
+    """The last byte and level are accepted, one more is not. Other limits are the ladder's."""
     assert verdicts(extra=nested(15)) == {"valid"}
     assert verdicts(extra=nested(16)) == {"too-deep"}
     assert verdict(b"[" * 1_000_000) == "too-deep"
@@ -304,7 +304,7 @@ def test_unknown_fields() -> None:
 
 
 def test_a_strict_ladder() -> None:
-    """From an offset on. Long names are cut; a field of another type is reported first."""
+    """It is strict from an offset on. Long names are cut. Fields of other types come first."""
     for offset in (4, 5):
         _, rejections = decoded("later", [ANN, BOB], {"x": 1}, offset=offset)
         assert (rejections == [None]) == (offset < 5)
@@ -362,7 +362,7 @@ STRINGS = [b"\xd9\x02\x91\x91", b"\xda\x00\x02\x91\x91", b"\xdb\x00\x00\x00\x02\
 
 
 def test_depth_by_hand() -> None:
-    """An item's own bytes are skipped. Counting ends at limit + 1, and costs nothing."""
+    """An item's own bytes are skipped. Counting ends at limit + 1, and allocates nothing."""
     heads = b"\x92", b"\xdc\x00\x02", b"\xdd\x00\x00\x00\x02", b"\x81", b"\xde\x00\x01"
     items = [*EXTENSIONS, *BINARIES, *NUMBERS, *STRINGS, b"\xc0", b"\xe0"]
     for head, item in product((*heads, b"\xdf\x00\x00\x00\x01"), items):

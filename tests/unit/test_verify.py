@@ -41,7 +41,7 @@ WINDOW, SHARDS = 100, 3
 
 
 def a_log() -> list[Line]:
-    """Cy, dee and eve are removed by corrections, of which one is rejected."""
+    """Corrections remove cy, and with that dee, and void eve's only round. One is rejected."""
     lobbies = [["ann", "bob", "cy"], ["cy", "dee"], ["bob", "ann"], ["cy", "ann", "bob"],
                ["eve", "bob"], ["ann", "bob"]]  # fmt: skip
     rounds = [a_round(i, *names) for i, names in enumerate(lobbies)]
@@ -81,7 +81,7 @@ CORRECTED = changed(ANN, last=REMOVED, previous_mu=7.0, previous_sigma=8.0, prev
 
 
 def test_which_beliefs_are_the_same() -> None:
-    """What a correction or a rebuild may write otherwise, where it did; no rounds is none."""
+    """Where corrections or rebuilds write otherwise, bytes may differ. No rounds are no belief."""
     assert same_belief(ANN, ANN, ())
     assert same_belief(CORRECTED, ANN, {REMOVED})
     assert not same_belief(CORRECTED, ANN, ())
@@ -150,7 +150,7 @@ def corrected_store() -> dict[str, bytes]:
 
 
 def test_a_corrected_store_is_equal() -> None:
-    """Also of who is gone, who has not played since, and who is in an amended amendment."""
+    """Also for players who are gone, who have not played since, or are in an amended amendment."""
     verdict = verified(corrected_store(), a_log())
     assert verdict.equal, (verdict.missing, verdict.differing)
     assert (verdict.rounds, verdict.beliefs) == (6, 5)
@@ -204,7 +204,7 @@ VETERANS_ROW = 2  # The offset of the seed that changes nothing for bob.
 
 
 def test_a_seeded_store_is_equal() -> None:
-    """What a voided seed left is found. A rebuilt veteran may name a seed without effect."""
+    """A belief that a voided seed left is found. A rebuilt veteran may name an ineffective seed."""
     verdict = verified(replayed(SEEDED), SEEDED)
     assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
     removed = a_correction("player-removed", player="zed", seed=True)
@@ -255,19 +255,19 @@ def test_a_seed_that_counted_too_often_is_found(more: list[Line]) -> None:
 
 
 def wait_for(looks: Sequence[tuple[int, int]], members: int = 1) -> None:
-    """Wait for workers, so many in each group, that are so far behind, at each look."""
+    """Wait for workers, so many in each group, which are this far behind at each look."""
     checks.wait_until_idle(iter(looks), lambda _: members, 60.0)
 
 
 def a_service(layout: object) -> KafkaPlace:
-    """A place on Kafka and Redis, with this layout."""
+    """A place on Kafka and Redis whose store has this layout."""
     place = KafkaPlace(Settings(), 1.0)
     place.__dict__["store"] = SimpleNamespace(layout=layout, close=lambda: None)
     return place
 
 
 def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Redis that is down, another duplicate window, an unfinished move."""
+    """Redis is down, the duplicate window is another one, or a move is unfinished."""
 
     def down(_: int) -> int:
         raise StoreTrouble("redis: connection refused")
@@ -297,7 +297,7 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_waited_for_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With how long; nothing where nobody is behind."""
+    """The line says for how long. Where nobody is behind there is none."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     wait_for([(0, 0)])
     assert capsys.readouterr().err == ""
@@ -308,7 +308,7 @@ def test_what_is_waited_for_is_reported_once(
 
 
 def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round is finished while it looks: its part is sent by then, and is not applied."""
+    """A round is finished while it looks: its part is sent by then, and not applied."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     sent, applied = 0, 0
 
@@ -358,7 +358,7 @@ NAMES = [f"ladder-{i}" for i in range(1000)]
 
 
 def test_a_sample() -> None:
-    """It has about its share, is part of every larger one, the same anywhere, and says so."""
+    """It has about its share, is part of every larger one, is equal anywhere, and is reported."""
     tenth, fifth = Sample.of(0.1, NAMES), Sample.of(0.2, NAMES)
     assert 70 < len(tenth.ladders) < 130
     assert tenth.ladders < fifth.ladders < frozenset(NAMES)
@@ -378,7 +378,7 @@ def test_a_sample() -> None:
 
 
 class FakeReader:
-    """Returns these, an offset of a record or nothing; the last call reaches `end`."""
+    """Its calls return an offset of a record or nothing, in turn. The last one reaches `end`."""
 
     def __init__(self, *found: int | None, end: int = -1) -> None:
         self._found, self._end = [*found], end

@@ -1,4 +1,4 @@
-"""Views in a ladders file: who is listed until when, tiers with hysteresis, and nonsense."""
+"""Views in a ladders file: who is listed until when, tiers with hysteresis, and invalid views."""
 
 import hashlib
 import itertools
@@ -64,7 +64,7 @@ def read(tmp_path: Path, text: str) -> Ladders:
 
 
 def test_views_are_read(tmp_path: Path) -> None:
-    """With the drift of each offset, or the template's. They change no fingerprint."""
+    """They have the drift of each offset, or the template's. They change no fingerprint."""
     ladders, without = (read(tmp_path, text) for text in (WITHOUT + LISTING + TIERS, WITHOUT))
     views = ladders.views("eu")
     assert views.listing == Listing(min_rounds=10, max_sigma=120.0, idle_days=90.0)
@@ -82,7 +82,7 @@ def test_views_are_read(tmp_path: Path) -> None:
 
 
 def test_another_index_for_other_views(tmp_path: Path) -> None:
-    """The id differs where who is listed may differ; `display` does not count."""
+    """The id differs if other players may be listed. `display` does not count."""
     ids = {
         read(tmp_path, WITHOUT + views).views("eu").id
         for views in ("", LISTING, TIERS, LISTING + TIERS, LISTING.replace("90", "91"))
@@ -127,7 +127,7 @@ BAD = [
 
 
 def test_views_that_make_no_sense(tmp_path: Path) -> None:
-    """In one line, with its place. A bound of sigma needs a sigma, in every change."""
+    """Each is refused in one line with its place. A bound of sigma needs one in every change."""
     text = WITHOUT + LISTING + TIERS
     for old, new, says in BAD:
         assert old in text
@@ -184,7 +184,7 @@ def is_listed(views: Views, facts: NewestFacts, at_s: float) -> bool:
 
 
 def test_whoever_is_listed_is_so_until_a_moment() -> None:
-    """It agrees with the rules, and so does the reason: the first rule that excludes."""
+    """That moment agrees with the rules, and so does the reason, the first rule that excludes."""
     rng, seen = random.Random(1), set()
     for _ in range(3000):
         views, facts = Views(some_listing(rng), (), TERMS), some_facts(rng)
@@ -230,7 +230,7 @@ def test_many_at_once_are_listed_as_one_by_one() -> None:
 
 
 def after_a_pause(config: RatingConfig, sigma: float, days: int) -> tuple[Floats, float]:
-    """The evidence of a duel after so many days; of Elo-MMR its first variance, too."""
+    """Returns the evidence of a duel after so many days; for Elo-MMR its first variance, too."""
     duel = read_round(config, *ranked([1, 2]), completed_at=day(days))
     wave = wave_among([duel], np.full(2, 1500.0), np.full(2, sigma))
     wave.last_time[:] -= days * DAY_S
@@ -241,7 +241,7 @@ def after_a_pause(config: RatingConfig, sigma: float, days: int) -> tuple[Floats
 
 
 def test_the_sigma_of_today_is_that_of_the_next_round() -> None:
-    """A pause is rated as the sigma of today. Terms have the rule's provisional rounds."""
+    """A pause is rated as today's sigma. Terms have the rule's provisional rounds."""
     configs: tuple[RatingConfig, ...] = (DRIFTING, TwoMoment())
     for config, days in itertools.product(configs, (0, 1, 30, 4000)):
         terms = Ladders(ladders={"*": Ladder(rating=config)}).views("x").terms[0]
@@ -272,7 +272,7 @@ def story(*events: tuple[float, int]) -> list[str]:
 
 
 def test_hysteresis() -> None:
-    """Down to the bound of points, or for five rounds after a promotion."""
+    """A player stays down to the bound of points, and for five rounds after a promotion."""
     ratings = (1199.9, 1200.0, 1170.0, 1169.9, 1190.0, 1200.0)
     expected = ["bronze", "silver", "silver", "bronze", "bronze", "silver"]
     assert story(*((rating, 1) for rating in ratings)) == expected
@@ -285,7 +285,7 @@ def test_hysteresis() -> None:
 
 
 def test_tiers_of_a_rating() -> None:
-    """Without hysteresis, the highest at or below it. Who has no such tier begins again."""
+    """Without hysteresis, the highest at or below it. A player of an absent tier begins again."""
     for rating, expected in ((-9e9, "bronze"), (1200.0, "silver"), (1499.9, "silver"),
                              (1500.0, "gold"), (9e9, "gold")):  # fmt: skip
         assert rules.tier_of(LEAGUE, rating) == expected

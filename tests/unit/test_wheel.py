@@ -93,7 +93,7 @@ CHECK = "from stream_rater.runtime import selfcheck; selfcheck.check(); print('t
 
 
 def test_a_wheel_with_kernels_compiles_nothing(carrying: Path, pins: Path, tmp_path: Path) -> None:
-    """Wherever and whenever it is unpacked; and nothing is written anywhere."""
+    """Wherever and whenever it is unpacked, and it writes nothing."""
     for place in ("here", "there/at/another/place"):
         home, python = tmp_path / place / "home", str(tmp_path / place / "venv" / "bin" / "python")
         home.mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_a_wheel_with_kernels_compiles_nothing(carrying: Path, pins: Path, tmp_p
 
 
 def test_a_wheel_with_kernels_requires_what_compiled_them(carrying: Path, built: Path) -> None:
-    """It says for which Python; all else is the pure wheel's, whose source can be built."""
+    """It names its Python. All else is as in the pure wheel, whose source can be built."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert carrying.name.endswith(f"-{python}-{python}-manylinux_2_28_x86_64.whl")
     (pure,) = built.glob("*.whl")

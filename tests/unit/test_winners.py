@@ -28,7 +28,7 @@ def scored(places: list[int], win: list[float], *, draws: bool = False) -> list[
 
 
 def test_the_winner_is_scored() -> None:
-    """Log loss and half of the squares; a draw is an outcome only where there are draws."""
+    """Log loss, and half of the squares. A draw is an outcome only where draws are predicted."""
     assert scored([1, 2], [0.7, 0.3]) == pytest.approx([1.0, -math.log(0.7), 0.3**2])
     brier = 0.5 * ((1 - 0.5) ** 2 + 0.3**2 + 0.2**2)
     assert scored([1, 2, 3], [0.5, 0.3, 0.2]) == pytest.approx([1.0, math.log(2.0), brier])
@@ -39,7 +39,7 @@ def test_the_winner_is_scored() -> None:
 
 
 def test_predictions_are_reported_by_side() -> None:
-    """Of scored rounds, with their numbers. Large rounds may be left out."""
+    """Those of scored rounds are, with the round's number. Large rounds may be left out."""
     starts, place = np.array([0, 2, 4, 7]), np.array([1, 2, 1, 1, 1, 1, 3], np.int32)
     win = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.3, 0.5])
     found = win_predictions(starts, place, win, np.array([True, False, True]))
@@ -115,7 +115,7 @@ def test_so_are_rounds_of_thousands() -> None:
 
 
 def test_evaluate_scores_whole_rounds_of_teams() -> None:
-    """Before the first nothing is known of the teams; who won is likelier to win again."""
+    """Nothing is known of the teams before the first; a team that won is likelier to win again."""
     teams = [["ann", "bob"], ["cy"], ["dee", "eve", "fay"]]
     entries = [{"team": team, "rank": rank} for rank, team in enumerate(teams, 1)]
     value = [as_json(*entries, round_id=str(i)) for i in range(3)]

@@ -1,4 +1,4 @@
-"""What would be wrong in silence: an environment that is another, and rounds that are lost."""
+"""What would silently be wrong: an environment that differs, and rounds that are lost."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def findings(lock: str) -> list[str]:
 
 
 def test_what_differs_from_the_lock_is_found() -> None:
-    """Another version, a package too few or too many, and one without a hash."""
+    """Another version, a missing or superfluous package, and one without a hash."""
     version = audit.read_lock(LOCK)["click"].version
     (found,) = findings(LOCK.replace(f"click=={version}", "click==0.1"))
     assert found == f"click: locked at 0.1, installed is {version}"
