@@ -22,7 +22,7 @@ from stream_rater.runtime.progress import SHOWN_LINES, counted
 
 APPLIED = "corrections-applied"  # The event type that applies the deferred corrections.
 AFTER_ALL = 2**62  # An offset after all changes of a ladder.
-PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"  # For a round whose time an amendment leaves.
+PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"  # For checks: an amendment may name no time.
 IF_BATCHED = ", once `correct apply` is sent"
 
 

@@ -16,6 +16,7 @@ from stream_rater.places.port import Place, Standings
 from stream_rater.runtime.progress import counted
 
 LOOK_S = 0.2  # The time between two looks at how far the workers are.
+SAY_EVERY_S = 10.0  # The shortest time between two lines about it.
 
 
 def disagreement(
@@ -77,8 +78,9 @@ def wait_until_idle(
     looks: Iterator[tuple[int, int]], members: Callable[[str], int], wait_s: float
 ) -> None:
     """Return once the workers have nothing left to do. `looks` yields how many records estimators
-    and updaters have left, `members` counts the members of a group. Raises Failed."""
-    deadline_s, announced = time.monotonic() + wait_s, False
+    and updaters have left, `members` counts the members of a group. Prints at intervals how many
+    are left, if that has changed. Raises Failed."""
+    deadline_s, said, next_s = time.monotonic() + wait_s, 0, 0.0
     for to_estimate, to_apply in looks:
         left = to_estimate + to_apply
         if left == 0:
@@ -91,13 +93,13 @@ def wait_until_idle(
                     f"{counted(own, 'record')} of an {role}'s work left, and no worker with this "
                     "role runs: start one (`stream-rater run`): nothing was compared"
                 )
-        if time.monotonic() > deadline_s:
+        if (now_s := time.monotonic()) > deadline_s:
             raise Failed(f"the workers are {counted(left, 'record')} behind: nothing was compared")
-        if not announced:
+        if left != said and now_s >= next_s:
             print(
                 f"waiting for the workers, which are {counted(left, 'record')} behind, "
-                f"for {wait_s:g} s at most",
+                f"for {deadline_s - now_s:.0f} s at most",
                 file=sys.stderr,
             )
-            announced = True
+            said, next_s = left, now_s + SAY_EVERY_S
         time.sleep(LOOK_S)

@@ -226,9 +226,9 @@ class WorkerProcess(Answering):
         counts = [
             f"{name}{labels or ''} {value:g}"
             for name, labels, value in samples(self.get("/metrics")[1])
-            if name.startswith(PREFIX.lower()) and value and not name.endswith("_bucket")
+            if name.startswith(PREFIX.lower()) and value and not name.endswith(("_bucket", "_sum"))
         ]
-        return "\n".join([*counts, self.log()[-4000:]])
+        return "\n".join([self.log()[-4000:], "; ".join(counts)])
 
     def close(self) -> None:
         if self.running:

@@ -1,5 +1,6 @@
 """`verify`: what a correction writes and what else may differ, and what the command waits for."""
 
+import itertools
 import json
 import time
 from collections import Counter
@@ -294,16 +295,19 @@ def test_what_ends_verify_before_any_waiting(monkeypatch: pytest.MonkeyPatch) ->
     assert "the move of a.db to this place is unfinished: use a.db on" in run("verify").stderr
 
 
-def test_what_is_waited_for_is_reported_once(
+def test_what_is_waited_for_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line says for how long. Where nobody is behind there is none."""
+    """Every ten seconds, if it has changed. Where nobody is behind there is no line."""
+    now_s = itertools.count(100.0, 4.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(now_s))
     monkeypatch.setattr(time, "sleep", lambda _: None)
     wait_for([(0, 0)])
     assert capsys.readouterr().err == ""
-    wait_for([(3, 4), (1, 0), (0, 0)])
+    wait_for([(3, 4), (1, 0), (1, 0), (1, 0), (0, 1), (0, 1), (0, 1), (0, 0)])
     assert capsys.readouterr().err == (
-        "waiting for the workers, which are 7 records behind, for 60 s at most\n"
+        "waiting for the workers, which are 7 records behind, for 56 s at most\n"
+        "waiting for the workers, which are 1 record behind, for 44 s at most\n"
     )
 
 
