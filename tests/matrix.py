@@ -1,7 +1,6 @@
-"""`make stores` and `make brokers` run suites on other servers or releases, and print tables.
-
-A cell has the numbers of tests that passed, failed and were skipped; a fault of `make chaos` is one
-test. With `--write`, the table goes into docs/operations/managed-services.md."""
+"""`make stores`, `make brokers`: suites on other servers or releases (Apache Kafka's, kfake), as
+tables of tests passed, failed, skipped; a fault of `make chaos` is one test. `--write`: into
+docs/operations/managed-services.md."""
 
 import argparse
 import os

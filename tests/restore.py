@@ -1,6 +1,6 @@
-"""`python -m tests.restore --players 1000000` times a backup and restore of Redis under running
-workers, as docs/operations/backup.md has it. Half of the rounds are rated after the snapshot. Then
-Redis loses all, starts from the snapshot, and gets what that lacks from the log."""
+"""Timed backup and restore of Redis under workers (docs/operations/backup.md): `python -m
+tests.restore --players 1000000`. Half of the rounds are rated after the snapshot; then all is lost,
+and what the snapshot lacks comes from the log."""
 
 import argparse
 import hashlib

@@ -92,7 +92,7 @@ def test_a_topic_that_was_replaced(
 
 
 def test_neither_outlives_the_other(settings: SettingsFactory, serve_process: Serve) -> None:
-    """After SIGTERM it ends with 0, its index's process and streams end, too; also after SIGKILL."""
+    """After SIGTERM it ends with 0, as do its index's process and streams. A kill ends both."""
     at = settings()
     serving.publish_few(at)
     api = serve_process(at)
