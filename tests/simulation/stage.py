@@ -131,7 +131,7 @@ class Stage:
         self.patches.enter_context(patch.object(owner, name, value))
 
     def announce(self, ladders: Ladders = CHANGED) -> None:
-        """Start a worker with a new ladders file. If it starts, later workers have the file, too."""
+        """Start a worker with a new ladders file. If it starts, later workers have the file."""
         with suppress(LadderContradiction):
             announced(self.log, ladders)
             self.ladders = ladders

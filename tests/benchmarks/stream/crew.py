@@ -21,7 +21,7 @@ from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
 LOOK_EVERY_S = 0.25
-STEP = 200_000  # So many updates are sent at once, and rated before the next.
+STEP = 200_000  # So many updates are sent and rated at a time.
 
 
 class Program(NamedTuple):

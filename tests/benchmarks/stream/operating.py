@@ -47,7 +47,7 @@ from tests.benchmarks.stream.throughput import SERVICE, Run, measured, used
 from tests.integration.processes import THIS_RELEASE, environment_of, most_memory
 from tests.rounds import Reader
 
-SESSION_MS = 6000  # As the service has it where nothing is set.
+SESSION_MS = 6000  # The default of the service.
 
 
 def kill(crew: Crew) -> None:
@@ -89,7 +89,7 @@ def recovery(
 
 WRONG_USAGE = 2
 
-NAMELESS = ("",)  # One worker, whose groups do not wait for it to come back.
+NAMELESS = ("",)  # One worker without a name: its groups do not wait for it.
 
 
 def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
@@ -271,14 +271,14 @@ LONG = "the-long-ladder"
 RATE = 2_000.0  # Updates a second on the other ladders while a correction is applied.
 LOOK_EVERY_S = 0.02
 LONGEST_S = 300.0
-BANNED = 20_000  # Who are removed together.
+BANNED = 20_000  # So many players are removed together.
 
 
 class _Correcting:
     """Sends corrections of the long ladder, and waits until they are applied."""
 
     def __init__(self, crew: Crew, records: Sequence[tuple[str, dict[str, object], str]]) -> None:
-        """`records`: type, what is said beside the ladder, and the key."""
+        """`records`: (type, fields besides the ladder, key) of each correction."""
         self.seconds, self.memory = 0.0, list[int]()
         self._crew, self._records = crew, records
 
@@ -304,7 +304,7 @@ class _Correcting:
         self.memory.append(resident_bytes(self._crew.workers[0].pid))
 
     def row(self, name: str, others: Sequence[Round], updates: int) -> Result:
-        """Its figures, while these rounds are played on other ladders."""
+        """The figures of a correction, while these rounds are played on other ladders."""
         waited = phase(self._crew.settings, others, RATE, self)
         self._crew.wait_until_finished()
         ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)}

@@ -19,7 +19,7 @@ from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
 from tests.benchmarks.stream.rounds import Round, Workload, updates_of
 from tests.benchmarks.stream.steps import FILE
 
-WARM_UP = 20  # The first of so many parts of the rounds is rated before the time counts.
+WARM_UP = 20  # A part of the rounds, one in so many, is rated before time counts.
 SERVICE = Program()
 
 
@@ -28,7 +28,7 @@ class Run:
     rounds: int
     updates: int
     seconds: float
-    processor_us: dict[str, float]  # Per update: of all workers together, of Redis, of the broker.
+    processor_us: dict[str, float]  # An update's: of all workers, of Redis, of the broker.
     memory: float  # Bytes of Redis a player.
     players: int
     messages: Mapping[str, int]  # Parts, and ends of transactions in the partitions of events.
@@ -100,7 +100,7 @@ def measured(
     program: Program = SERVICE, before: Callable[[Settings], None] = lambda _: None,
     **settings: Any,
 ) -> Run:  # fmt: skip
-    """Rate these rounds, after `before`; AssertionError if an event is lost or doubled."""
+    """Rate these rounds, after `before`. AssertionError if an event is lost or doubled."""
     warm = max(1, len(rounds) // WARM_UP)
     with a_crew(ground, workload, names_of(count), program, **settings) as crew:
         crew.wait_until_joined()
