@@ -79,7 +79,7 @@ def test_the_store_is_lost_in_mid_season(
 
 
 def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse, and name `rebuild`. It allows other buckets, deletes only if asked to."""
+    """Workers refuse, and name `rebuild`. It allows other buckets, and deletes on request."""
     at = settings()
     worker = worker_process(at)
     topics.rated(at, *map(a_round, range(100)))

@@ -175,7 +175,7 @@ class Asker:
     def _events(
         self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str, once: bool
     ) -> tuple[str, bool]:
-        """Take events to the stream's end, or until none is missing (`once`). (last id, if so)."""
+        """Take events to the end, or (`once`) until none is missing. Returns last id, and if so."""
         found: dict[str, str] = {}
         try:
             while line := answer.readline():

@@ -34,7 +34,7 @@ class LadderEventsReadOnce(UnkindDriver):
 
 @catches("notes-read-once", "notes read after each poll", LadderEventsReadOnce)
 def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
-    """A worker with the old file goes on after another noted a change. The store is rebuilt."""
+    """A worker with the old file goes on after a change is on record. The store is rebuilt."""
     old, updater = stage.rated(A0, B0)
     stage.announce()
     stage.store.roll_back(0, 1000)

@@ -122,7 +122,7 @@ def reset_of_a_player_without_a_round(stage: Stage) -> None:
 
 @catches("late-seed", "seeds after the last row only", takes_late_rows)
 def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
-    """An estimator is paused before it sends a seed, which its successor sends. It is voided."""
+    """A paused estimator wakes up and sends a seed that its successor sent, voided since."""
     paused, successor, updater = _paused_before(stage, stage.seed(A0, round_id="given"))
     stage.turns(updater)
     stage.correct("round-voided", round_id="given")
@@ -237,7 +237,7 @@ def player_stands_in_two_seeds(stage: Stage) -> None:
 
 @catches("seed-events-by-offset", "events of fresh seeds", EventsByOffset)
 def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A seed is sent twice. One copy is published. Then the updater dies, after the second one."""
+    """A seed is sent twice. The updater publishes one copy, applies the other one, and dies."""
     stage.seed(A0)
     applied_twice_and_unpublished(stage)
 

@@ -126,7 +126,7 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
 
 
 def test_other_partitions_go_on_while_seeds_wait() -> None:
-    """Seeds wait behind a round for a shard without an updater. It stops their partition only."""
+    """Seeds wait behind a round for a shard without an updater. Only their partition stops."""
     stage = Stage(PRODUCTION)
     stage.estimator_cache = 0
     stage.round(A2, B2)

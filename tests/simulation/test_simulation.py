@@ -24,7 +24,7 @@ from .faults import KINDS, Faults
 from .simulator import Fork, Outcome, Simulation, outcome_of, replay_command, without_addresses
 from .transitions import TRANSITIONS, Taken, name_of, surprising
 
-FIRST, SEEDS, AT_ONCE = 100, 400, 50  # Seeds: of each run of tests, all, of a case.
+FIRST, SEEDS, AT_ONCE = 100, 400, 50  # Seeds that are always played, all, those of a case.
 RARE = (132,)  # seeds beyond the first ones with a fault or a transition that those do not have
 
 CASES: list[Any] = [

@@ -172,7 +172,7 @@ class EventsByOffset(Updater):
 
 @catches("events-by-offset", "events by fresh rows", EventsByOffset)
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A round is sent twice. One copy is published. Then the updater dies, after the second."""
+    """A round is sent twice. The updater publishes one copy, applies the other one, and dies."""
     stage.round(A0, B0)
     applied_twice_and_unpublished(stage)
 
