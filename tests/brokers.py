@@ -16,7 +16,7 @@ THREE_COPIES = {
     "transaction.state.log.min.isr": "2",
 }  # fmt: skip
 QUICK_FAILOVER = {
-    # a member that was killed leaves after less than the 6 s that a session must have by default
+    # Killed members leave sooner: a session must have at least 6 s by default.
     "group.min.session.timeout.ms": "1000",
     # After a SIGKILL the controller lets the node join again only when its old session is over
     # (default 9 s).
@@ -38,7 +38,7 @@ def three_brokers(folder: Path, properties: Mapping[str, str] = {}) -> Nodes:
 def behind_a_proxy(
     folder: Path, proxy: Proxy, routes: Sequence[str] = (KAFKA,), properties: Mapping[str, str] = {}
 ) -> Nodes:
-    """Nodes of a cluster, one behind each route, to which whoever comes by the proxy is led."""
+    """One node behind each route of the proxy. Clients of a route reach every node by the proxy."""
     return brokers(folder, len(routes), properties, proxy=proxy, routes=routes)
 
 
@@ -47,7 +47,7 @@ def brokers(
     folder: Path, count: int, properties: Mapping[str, str] = {},
     *, proxy: Proxy | None = None, routes: Sequence[str] = (),
 ) -> Iterator[list[Server]]:  # fmt: skip
-    """So many nodes of one cluster, each broker and controller."""
+    """`count` nodes of one cluster, each of which is broker and controller."""
     controllers = [f"{LOOPBACK}:{free_port()}" for _ in range(count)]
     cluster = random_id()
     own = {

@@ -13,7 +13,7 @@ from tests.waits import STILL_S
 PROGRAM = "chromium"
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1200, "height": 900}
-WAIT_MS = int(1000 * STILL_S)  # As long as a wait without progress, which a browser cannot see.
+WAIT_MS = int(1000 * STILL_S)  # The browser sees no progress: it waits as `waits` does without.
 
 
 class NoBrowser(Exception):
@@ -22,7 +22,7 @@ class NoBrowser(Exception):
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser, closed at the end. Raises NoBrowser."""
+    """A browser, which is closed at the end. Raises NoBrowser if there is none."""
     path = shutil.which(PROGRAM)
     if path is None:
         raise NoBrowser("no Chromium: `make setup` installs it where there is apt-get")
@@ -43,13 +43,13 @@ class Tab:
         self.page = page
         self.asked: list[str] = []  # The address of every request.
         self.errors: list[str] = []
-        """Exceptions, and what the page was not allowed to do."""
+        """Exceptions of scripts, and errors that the console shows, such as what is forbidden."""
         page.on("request", lambda each: self.asked.append(each.url))
         page.on("pageerror", lambda each: self.errors.append(str(each)))
         page.on("console", self._console)
 
     def _console(self, message: Any) -> None:
-        # The console also shows answers other than 200. These are not mistakes of the page.
+        # The console also shows answers other than 200, which are no errors of the page.
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.errors.append(message.text)
 
@@ -59,7 +59,7 @@ expect.set_options(timeout=WAIT_MS)
 
 @contextmanager
 def tab(of: Browser, **options: Any) -> Iterator[Tab]:
-    """A new tab with nothing remembered. `options`: Playwright's of a context."""
+    """A tab in a new context, without cookies or storage. `options`: those of `new_context`."""
     with of.new_context(**{"viewport": DESK, **options}) as context:
         context.set_default_timeout(WAIT_MS)
         yield Tab(context.new_page())

@@ -1,5 +1,5 @@
-"""`python -m tests.cold`: names of kernels that a worker still compiles after `… selfcheck --all`,
-for rounds of other sizes, encodings and parameters, one a line."""
+"""`python -m tests.cold` prints names of kernels, one a line, that a worker still compiles after
+`… selfcheck --all`, for rounds of other sizes, encodings and parameters."""
 
 import sys
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SIZES = (2, 2, 5, 60, 400)
 
 
 def compiled() -> dict[str, int]:
-    """How many forms each kernel has."""
+    """By name of a kernel, the number of its compiled signatures."""
     return {
         f"{module}.{name}": len(found.signatures)
         for module in sorted(sys.modules)
@@ -35,7 +35,7 @@ def compiled() -> dict[str, int]:
 
 
 def play(rating: RatingConfig) -> None:
-    """A few rounds, each after the last one."""
+    """Rate a few rounds one after the other, then some together."""
     engine = EmbeddedEngine(any_ladder(rating))
     for number, size in enumerate(SIZES):
         for encode, headers in ((as_json, []), (as_msgpack, MSGPACK_HEADERS)):
@@ -43,7 +43,7 @@ def play(rating: RatingConfig) -> None:
             standings = ranked([1 + i // 2 for i in range(size)])
             engine.log.submit(0, encode(*standings, round_id=name), headers, received_s=2e9)
             engine.settle()
-    for number, size in enumerate(SIZES):  # together
+    for number, size in enumerate(SIZES):  # rounds that are read together
         engine.log.submit(
             0, as_json(*ranked(range(1, size + 1)), round_id=f"{number}"), received_s=2e9
         )
@@ -52,12 +52,12 @@ def play(rating: RatingConfig) -> None:
 
 
 def main() -> Iterator[str]:
-    """Names of what was not warm."""
+    """The names of kernels that were compiled only when rounds were rated."""
     selfcheck.check()
     for rating in selfcheck.SYSTEMS:
         selfcheck.compile_for(rating)
     before = compiled()
-    for rating in selfcheck.SYSTEMS:  # what would be compiled beforehand in vain
+    for rating in selfcheck.SYSTEMS:  # so that only what rounds need beyond this is reported
         compile_kernels.stage_1(rating)
         compile_kernels.stage_2(rating)
     for rating in (*selfcheck.SYSTEMS, *OTHERS):

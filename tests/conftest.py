@@ -1,5 +1,5 @@
 """What all tests share: golden numbers, real data and servers, Hypothesis' profiles, how tests are
-spread over processes, which slow ones are played, and what they cost."""
+spread over processes, which of the slow tests are played, and how long each file took."""
 
 import gc
 import os
@@ -30,22 +30,22 @@ LONG_FIRST = (
     "integration/test_service.py", "integration/test_log_ends.py", "integration/test_readme.py",
     "integration/", "simulation/", "contract/", "property/", "helm/", "fuzz/", "golden/",
 )  # fmt: skip
-"""The longest, in order: a long file begun last would leave all processes but one without work."""
+"""These run first: a long file that begins last would leave all processes but one without work."""
 
 
-PROCESSES = 3  # Test processes for each processor; with servers they mostly wait.
+PROCESSES = 3  # Test processes for each processor, if tests use servers: they mostly wait.
 GIB_EACH = 2  # The memory of a test process and of what it starts, in GiB, rounded up.
 
 SERVERS = pytest.StashKey[ExitStack]()
 KAFKA = pytest.StashKey[str]()  # The Kafka that all test processes of a run share.
 CHOSEN = pytest.StashKey[set[int]]()  # The eighths of the test files that a run plays; absent: all.
 
-SECONDS = defaultdict[str, float](float)  # What each test file took, in seconds of test processes.
+SECONDS = defaultdict[str, float](float)  # Seconds that each test file took, over all processes.
 DEAREST = 40
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`: a process a processor, PROCESSES with servers, as far as memory is enough."""
+    """For `-n auto`: one process a processor; with servers PROCESSES, if the memory allows it."""
     processors = len(os.sched_getaffinity(0))
     if not _has_servers(config):
         return processors
@@ -70,7 +70,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Give a test process the address, and the eighths."""
+    """Give a test process the address of the shared Kafka, and the chosen eighths."""
     node.workerinput["kafka"] = node.config.stash.get(KAFKA, None)
     if numbers := node.config.stash.get(CHOSEN, None):
         node.workerinput["eighths"] = sorted(numbers)
@@ -85,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the files once, also for the test processes."""
+    """Choose the eighths, or take those that the main process has chosen."""
     of_run: dict[str, Any] = getattr(config, "workerinput", {})
     if "eighths" in of_run:
         config.stash[CHOSEN] = set(of_run["eighths"])
@@ -100,7 +100,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only files of the chosen eighths; long files first."""
+    """Keep only files of the chosen eighths and changed files, and put long files first."""
     if numbers := config.stash.get(CHOSEN, set[int]()):
         changed = eighths.changed_files()
         files = {item.path: item.path.relative_to(HERE.parent).as_posix() for item in items}
@@ -137,7 +137,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """Some commands seldom collect; here, connections in cycles would be too many."""
+    """Restore the thresholds of gc, which some commands raise: else connections would pile up."""
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
@@ -158,7 +158,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def addresses(request: pytest.FixtureRequest) -> Iterator[Addresses]:
-    """Real Kafka and Redis: a Redis for each process that runs tests, and a Kafka for all."""
+    """Real servers: each test process has a Redis of its own, and all of them share one Kafka."""
     of_run: dict[str, Any] = getattr(request.config, "workerinput", {})
     with real.a_pair(of_run.get("kafka")) as found:
         yield found
@@ -166,6 +166,6 @@ def addresses(request: pytest.FixtureRequest) -> Iterator[Addresses]:
 
 @pytest.fixture
 def settings(addresses: Addresses) -> Iterator[real.SettingsFactory]:
-    """Makes settings of the real servers, with topics and a Redis database of this test's own."""
+    """A factory of settings: real servers, with topics and a Redis database for this test only."""
     with real.a_place(addresses) as place:
         yield lambda **changes: msgspec.structs.replace(place, **changes)

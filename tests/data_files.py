@@ -1,4 +1,4 @@
-"""A data file, whatever killed its writer, against acknowledged rounds and its log's replay."""
+"""Compares a data file with the acknowledged rounds and with a sequential replay of its own log."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,9 +41,9 @@ _round = msgspec.json.Decoder(_Round).decode
 class Found:
     """What is wrong with a data file."""
 
-    updates: int = 0  # The changes that the accepted rounds of the log lead to.
-    lost: int = 0  # Acknowledged rounds that were not accepted once, and changes without an event.
-    doubled: int = 0  # Rounds that were accepted, or events that were published, again.
+    updates: int = 0  # The number of changes that the accepted rounds must lead to.
+    lost: int = 0  # Acknowledged rounds that are not accepted, and changes without an event.
+    doubled: int = 0  # Rounds that were accepted twice, and events published twice.
     mistakes: list[str] = field(default_factory=list)  # What else is wrong, one line each.
 
 
@@ -51,8 +51,8 @@ def audit(
     path: Path, ladders: Ladders, window: int, acknowledged: Acknowledged,
     changes: Iterable[RatingChanged] | None = None,
 ) -> Found:  # fmt: skip
-    """Compare a rated file without corrections, which nobody writes, with what clients know and a
-    replay. `changes`: all events, if some are pruned."""
+    """Compare a data file with what clients know and with a replay. The log has no corrections, all
+    its rounds are rated, and no process writes it. `changes`: all events, if some are pruned."""
     with closing(connect_reader(path)) as reader:
         found = Found()
         rejected = Counter(each.code for _, each in read_rejections(reader))
@@ -75,7 +75,7 @@ def unfinished(reader: Connection) -> int:
 
 
 def ends_of(reader: Connection) -> dict[int, int]:
-    """The end of each partition of `round-completed` (of a log that was never cut)."""
+    """The end of each partition of `round-completed` (of a log from which nothing was deleted)."""
     return dict(enumerate(all_ends(reader, "rounds", _fact(reader, "partitions"))))
 
 
@@ -97,7 +97,7 @@ def _fact(reader: Connection, name: str) -> int:
 def _compare_rounds(
     reader: Connection, acknowledged: Acknowledged, found: Found
 ) -> dict[Who, dict[str, int]]:
-    """Compare accepted records with acknowledged ones. The changes that are due (`tally.Due`)."""
+    """Compare accepted records with acknowledged ones. Returns the changes due (`tally.Due`)."""
     rejected = {
         RecordPlace(each.record.partition, each.record.offset)
         for _, each in read_rejections(reader)

@@ -1,6 +1,8 @@
-"""Random logs with every kind of correction, and an editor by docs/reference/events.md alone: each
-correction is a rule, all rules apply to each round, seed and reset again, and only these and
-seasons' starts are left, each in its place."""
+"""Random logs with every kind of correction, and an editor of such logs that uses no code of ours.
+
+The editor follows docs/reference/events.md. It keeps each correction as a rule, and applies all
+rules to each round, seed and reset. Its result is a log without corrections: only rounds, seeds,
+resets and the starts of seasons are left, each in its place."""
 
 import calendar
 import math
@@ -13,7 +15,7 @@ Line = dict[str, Any]
 
 PLAYERS = "abcdefgh"
 SEATS = {"a": "home", "b": "home", "c": "away", "d": "gone"}
-"""By player, the seat of the entries in which the player stands first."""
+"""By player, the seat of the entries whose first player this is."""
 LADDER = "l"
 BEGIN_S = 1_790_000_000
 HOUR_S = 3600
@@ -64,7 +66,7 @@ def standings(rng: random.Random) -> list[Line]:
 
 
 def a_log(rng: random.Random, size: int, *, seeds: bool = False) -> list[Line]:
-    """Rounds, some late or twice, and corrections of all kinds; `seeds`: and seeds and resets."""
+    """Rounds, some late or reported twice, and all kinds of corrections; if asked, also seeds."""
     lines, season = list[Line](), 0
     for number in range(size):
         choice = rng.random()
@@ -103,7 +105,7 @@ def _a_round(rng: random.Random, number: int) -> Line:
 
 
 def _a_seed(rng: random.Random, number: int) -> Line:
-    """Ratings that some players bring, or the reset of one."""
+    """A seed of some players, or the reset of one."""
     about: Line = {"round_id": f"r{number}", "at": time_of(number - rng.choice([0, 0, 30]))}
     mu, sigma = (lambda: rng.choice([1200.0, 1333.3, 1999.9])), (lambda: rng.choice([60.1, 150.0]))
     if rng.random() < 0.3:
@@ -168,17 +170,17 @@ class Editor:
     """Reads a log line by line. `verdicts` has the code of each correction that is refused."""
 
     def __init__(self, takes_before: float = math.inf) -> None:
-        """The ladder takes corrections at places before this one."""
+        """`takes_before`: the ladder accepts corrections at places before this one."""
         self._takes_before = takes_before
         self.verdicts: dict[int, str] = {}  # By place.
-        self._reported: dict[int, Line] = {}
-        self._now: dict[int, Line] = {}  # By place, the rounds as reported, and as amended.
+        self._reported: dict[int, Line] = {}  # By place, the rounds as they were reported.
+        self._now: dict[int, Line] = {}  # By place, the rounds as amended.
         self._given: dict[int, Line] = {}  # By place, the seeds and resets.
-        self._places: dict[str, int] = {}  # By round id, the first one's place; others are doubles.
+        self._places: dict[str, int] = {}  # By round id, the first place; others are duplicates.
         self._voided: set[int] = set()
         self._merged_or_out: list[tuple[str, str, tuple[int, int], bool]] = []
-        """Player, whose the entries are then (empty: nobody's), a span, and whether seeds are,
-        too."""
+        """Rules: a player, who has their entries from then on (empty: nobody), the span of places,
+        and whether seeds and resets are meant, too."""
         self._season = 0
         self._seasons: dict[int, Line] = {}
         self._waiting: list[tuple[int, Line]] = []
@@ -187,7 +189,7 @@ class Editor:
         kind = line.get("event_type", "")
         if kind in ("", "players-seeded", "player-reset"):
             if kind and place >= self._takes_before:
-                return  # rejected: it is not even known by its id
+                return  # rejected: not even its id counts as used
             if line["round_id"] not in self._places:
                 self._places[line["round_id"]] = place
                 if kind:
@@ -252,7 +254,7 @@ class Editor:
         return ""
 
     def _stands_in(self, player: str) -> set[int]:
-        """The places of the rounds that count and have an entry of the player now."""
+        """The places of the rounds that count and in which the player now has an entry."""
         return {
             place
             for place, line in self._now.items()
@@ -260,7 +262,7 @@ class Editor:
         }
 
     def _is_given(self, player: str) -> set[int]:
-        """The places of the seeds and resets that count and have the player now."""
+        """The places of the seeds and resets that count and now have the player."""
         return {
             place
             for place, line in self._given.items()
@@ -268,7 +270,7 @@ class Editor:
         }
 
     def _owner(self, name: str, line: Line) -> str:
-        """Whose the entries under a name are in a round or a seed; empty if they are out."""
+        """The player who owns the entries of a name in a round or seed; empty if removed."""
         out, is_round = False, "standings" in line
         time_s = _seconds(line["completed_at"] if is_round else line["at"])
         for player, into, (since, until), seeds in self._merged_or_out:
@@ -279,7 +281,7 @@ class Editor:
         return "" if out else name
 
     def _owners(self, line: Line) -> dict[str, str]:
-        """By name, whose each entry is; empty if it is out."""
+        """By name, the player who owns its entry; empty if removed."""
         names = _names(line)
         owners = {name: self._owner(name, line) for name in names}
         for player in {*owners.values()} - {""}:  # one entry of each stays
@@ -289,7 +291,7 @@ class Editor:
         return owners
 
     def _given_now(self, line: Line) -> Line | None:
-        """A seed or a reset with the players whose it is now; None if nobody is left."""
+        """A seed or a reset with the players who own it now; None if nobody is left."""
         owners = self._owners(line)
         if "player" in line:
             return {**line, "player": owners[line["player"]]} if owners[line["player"]] else None
@@ -342,7 +344,8 @@ def _span(line: Line) -> tuple[int, int]:
 def edited(
     log: Sequence[Line], takes_before: float = math.inf
 ) -> tuple[list[Line | None], dict[int, str]]:
-    """The log without corrections, and refused ones' codes; those before `takes_before` pass."""
+    """The log without corrections, and by place the codes of those that are refused. The ladder
+    accepts corrections at places before `takes_before`."""
     editor = Editor(takes_before)
     for place, line in enumerate(log):
         editor.feed(place, line)

@@ -1,6 +1,9 @@
-"""Which eighth of slow tests' files CI plays: `make eighth`, `N=3` or `N=commit`, in turns, so
-eight commits play all. A file's name decides; those the commit changes are always played, and an
-eighth that failed is played again until it passes."""
+"""Which of the slow tests a run of CI plays: those of one eighth of the test files.
+
+`make eighth N=3` plays eighth 3 (0 to 7). `N=commit`, the default, plays the one whose turn it is
+at this commit: eight commits in a row play all. A file's path decides to which eighth it belongs.
+Files that the commit changes are always played. An eighth that failed is played again, besides the
+one whose turn it is, until it passes."""
 
 import subprocess
 import zlib
@@ -20,7 +23,8 @@ def eighth_of(file: str) -> int:
 
 
 def eighth_of_commit(root: Path = ROOT) -> int:
-    """By the number of commits before it, or its hash if shallow; without git, by the texts."""
+    """The eighth of this commit, by the number of commits up to it. A shallow clone does not know
+    that number and takes the hash; without git, the texts of the tests decide."""
     head = _git(root, "rev-parse", "HEAD")
     if not head:
         texts = [path.read_bytes() for path in sorted((root / "tests").rglob("*.py"))]
@@ -37,7 +41,7 @@ def changed_files(root: Path = ROOT) -> set[str]:
 
 
 def chosen(asked: str, failed: Path = FAILED, root: Path = ROOT) -> set[int]:
-    """The eighths to play: those asked for ("3", "3,5" or "commit"), and those that failed."""
+    """The eighths to play: those asked for ("3", "3,5" or "commit"), and those that failed last."""
     if asked == "commit":
         return {eighth_of_commit(root)} | failed_before(failed)
     numbers = {int(each) for each in asked.split(",")}
@@ -57,7 +61,7 @@ def remember(played: Iterable[int], passed: bool, failed: Path = FAILED) -> None
 
 
 def _git(root: Path, *words: str) -> str:
-    """What git prints; nothing if it fails, or is not there."""
+    """What git prints; an empty text if git fails or is not installed."""
     with suppress(OSError):
         command = ["git", "-C", str(root), *words]
         found = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,5 +1,5 @@
-"""Elo-MMR slowly and readably, one number at a time, as the paper says, sharing nothing with the
-kernels: tanh instead of logarithms, libm, bisection instead of Halley's method."""
+"""Elo-MMR as the paper has it, slow and readable, one number at a time. It shares no code with the
+kernels: tanh instead of logarithms, functions of libm, bisection instead of Halley's method."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ def diffuse(player: SlowPlayer, gamma2: float, rho: float) -> None:
 def performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
 ) -> float:
-    """Entry i's zero of Q_i (Theorem 3.2). Place 0 did not finish, incomparable with others."""
+    """The zero of Q_i (Theorem 3.2). Entries of place 0 did not finish: they are not compared."""
 
     def minus_q(x: float) -> float:
         total = 0.0
@@ -97,7 +97,7 @@ def performance(
 
 def hazard(z: float) -> float:
     """phi(z) / Phi(-z)."""
-    if z > 30.0:  # erfc would soon underflow; the next term is below 1e-9
+    if z > 30.0:  # erfc would soon underflow; the next term of the series is below 1e-9
         return z + 1.0 / z - 2.0 / z**3 + 10.0 / z**5
     return math.sqrt(2.0 / math.pi) * math.exp(-z * z / 2.0) / math.erfc(z / math.sqrt(2.0))
 

@@ -1,4 +1,6 @@
-"""Elo-R slowly, by Algorithm 1 of the draft; a belief is pdfs (mu_k, tau_k), the first normal."""
+"""Elo-R, slow and readable, by Algorithm 1 of the draft; it shares no code with the kernels.
+
+A belief is a list of pdfs (mu_k, tau_k): the first is normal, the others are logistic."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,8 +27,10 @@ def zero(increasing: Callable[[float], float], low: float, high: float) -> float
 
 
 def noise(delta: float, limit: float, weight: float) -> tuple[float, float]:
-    """(delta, eta) of a round: Equation 29, after the weight changed delta: a round of weight q
-    adds q times the limit's share, limit^2 / (delta^2 - limit^2), to 1/limit^2 - 1/delta^2."""
+    """(delta, eta) of a round by Equation 29, after the weight has changed delta.
+
+    In the limit, a round of weight 1 adds 1/delta^2 to the precision 1/limit^2 - 1/delta^2: its
+    part limit^2 / (delta^2 - limit^2). A round of weight q adds q times that part."""
     part = weight * limit**2 / (delta**2 - limit**2)
     delta = limit * math.sqrt(1.0 + 1.0 / part)
     return delta, math.sqrt(1.0 / (1.0 / limit**2 - 1.0 / delta**2) - limit**2)
@@ -35,7 +39,7 @@ def noise(delta: float, limit: float, weight: float) -> tuple[float, float]:
 def performance(
     place: Sequence[int], r: Sequence[float], tau: Sequence[float], i: int, split: bool
 ) -> float:
-    """Line 5 of Algorithm 1; a tie is a win and a loss, or half of each; place 0 as usual."""
+    """Line 5 of Algorithm 1. A tie counts as a win and a loss, or half of each; place 0 is dnf."""
 
     def surprise(p: float) -> float:
         total = 0.0
@@ -60,7 +64,7 @@ def rate_round(
     players: Sequence[Player], place: Sequence[int], delta: float, limit: float, split: bool,
     weight: float = 1.0, ceiling: float = math.inf, tied_last: bool = True,
 ) -> list[float]:  # fmt: skip
-    """Algorithm 1 for everybody: the performances. `tied_last`: all that did not finish tie."""
+    """Algorithm 1, in place. Returns performances. `tied_last`: all that did not finish tie."""
     if tied_last:
         place = [p or max(place) + 1 for p in place]
     spread, eta = noise(delta, limit, weight)

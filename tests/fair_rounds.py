@@ -1,4 +1,4 @@
-"""Seasons in which chance alone decides, and large rounds of newcomers; for `make reference`."""
+"""Seasons in which chance alone decides, and large rounds of newcomers, for `make reference`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from tests.rounds import ranked, read
 
 PLAYERS = 100
 DAY_S = 86_400
-TOGETHER = 200  # Turns in a call.
+TOGETHER = 200  # Turns that one call rates.
 
 
 class Size(NamedTuple):
@@ -35,11 +35,11 @@ ENDS = {
     "two do not finish": (1, 2, 3, 0, 0), "all but the first tie": (1, 2, 2, 2, 2),
     "two tie for first": (1, 1, 3, 4, 5), "all but the last tie": (1, 1, 1, 1, 5),
 }  # fmt: skip
-"""The places in rounds of five."""
+"""The places of the sides in rounds of five; 0 did not finish."""
 
 
 def rise(config: RatingConfig, places: Sequence[int], rounds: int = 50) -> float:
-    """Points by which a round lifts players in the mean: over so many rounds, after as many."""
+    """The mean points that a player gains in a round: over `rounds` rounds, after as many."""
     season, size, rng = Season(config), Size(len(places)), np.random.default_rng(7)
     all_ = rounds * PLAYERS // size.players
     season.play(size, all_, rng, places=places)
@@ -49,7 +49,7 @@ def rise(config: RatingConfig, places: Sequence[int], rounds: int = 50) -> float
 
 
 def winner(config: RatingConfig, players: int) -> float:
-    """The mu of the winner of one round of so many newcomers, in which nobody ties."""
+    """The winner's mu after one round of `players` newcomers without ties."""
     pool = Pool(Ladder(rating=config))
     pool.rate(read(config, *ranked(range(1, players + 1))), 0)
     return pool.mu(0)
@@ -85,13 +85,13 @@ class Season:
         self, size: Size, rounds: int, rng: np.random.Generator, *, mirrored: bool = False,
         places: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """So many rounds; `mirrored`: the last wins; `places`: of a round's sides, 0 last."""
+        """Rate so many rounds. `mirrored`: in reverse order. `places`: those of a round's sides."""
         in_turn = PLAYERS // size.players
         left = -(-rounds // in_turn)
         while left > 0:
             waves = min(left, TOGETHER)
             order = [rng.permutation(PLAYERS)[: in_turn * size.players] for _ in range(waves)]
-            if mirrored:  # sides in the other order; their members stay in theirs
+            if mirrored:  # sides in reverse order; the order within a side stays
                 order = [
                     each.reshape(in_turn, size.sides, size.members)[:, ::-1].ravel()
                     for each in order

@@ -1,7 +1,9 @@
-"""deploy/Dockerfile without a container engine: the build stage's own commands, by its shell, below
-a new folder, then what the image runs, without rights there; a traced round's span; every module
-and command in the image's root. Left out: the base image, the copy between stages. `make test-all`
-lends it this tree's kernels, and warms Elo-MMR only."""
+"""Checks deploy/Dockerfile without a container engine (`make image-check`).
+
+It runs the commands of the build stage by the stage's shell, below a new folder, then what the
+image runs, with no right to write there. A traced round's span must reach a collector. In the
+image's root, every module must be imported and every command must run. Left out are the base image
+and the copy between stages. `make test-all` compiles no kernels: it copies those of this tree."""
 
 import os
 import re
@@ -28,7 +30,7 @@ from tests.helm.chart import worker_pods
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
 COMPILING = "stream_rater.cli.compile_kernels --all"  # The long part of the build.
-LEVEL = "x86-64-v3"  # That of the kernels in the image.
+LEVEL = "x86-64-v3"  # The CPU level of the kernels in the image.
 DISTRIBUTIONS = (
     "from importlib import metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
 )
@@ -58,18 +60,18 @@ def stages(path: Path = DOCKERFILE) -> list[Stage]:
 
 
 def variables(stage: Stage) -> dict[str, str]:
-    """What its ENV instructions set, in the form NAME=value."""
+    """What the ENV instructions (in the form NAME=value) set."""
     pairs = [each.partition("=") for value in stage.all("ENV") for each in value.split()]
     return {name: value for name, _, value in pairs}
 
 
 class Building:
-    """The build stage in a folder for a root. `brief`: this tree's kernels, one system."""
+    """The build stage, below a folder instead of /. `brief`: take this tree's compiled kernels."""
 
     def __init__(self, root: Path, stage: Stage, *, brief: bool = False) -> None:
         self.installed = root / PREFIX.lstrip("/")
         self._work = root / "work"
-        self.root = self._work / "root"  # The image's root, which lacks what is installed.
+        self.root = self._work / "root"  # The image's root, without what is installed.
         self._work.mkdir(parents=True)
         self._environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         self._environment |= variables(stage)
@@ -78,7 +80,7 @@ class Building:
         self._brief = brief
 
     def run(self) -> Iterator[tuple[str, float]]:
-        """Each step and its seconds; fails as a build does."""
+        """Run the steps. Yields each with its seconds; raises if a command fails."""
         assert not self._brief or any(COMPILING in each for each in self._stage.all("RUN"))
         for instruction, value in self._stage.steps:
             began_s = time.monotonic()
@@ -109,7 +111,7 @@ class Building:
 
 
 def lend_kernels(installed: Path) -> None:
-    """Give what was installed this tree's compiled kernels, as if they had come with it."""
+    """Copy this tree's compiled kernels to where the installed package looks for its own."""
     (package,) = installed.glob("lib/*/site-packages/stream_rater")
     ours = kernel_files.written() / kernel_files.level()
     lent = package / "compiled" / kernel_files.STATE / kernel_files.level()
@@ -140,11 +142,11 @@ def in_the_image(
 
 
 def in_the_root(command: Sequence[str], building: Building, image: Stage) -> str:
-    """What a command prints in the image's own root, by its Python and user."""
+    """What a command prints in the image's root, run by the image's Python as the image's user."""
     inside = Path(f"{building.root}{building.installed}")
     if not inside.exists():
         shutil.copytree(building.installed, inside, symlinks=True, copy_function=os.link)
-        shared = building.root / "dev" / "shm"  # as an engine gives it, and a true /dev/null
+        shared = building.root / "dev" / "shm"  # a container engine mounts it; a file is /dev/null
         shared.mkdir(parents=True)
         shared.chmod(0o1777)
         (building.root / "dev" / "null").touch(0o666)
@@ -164,7 +166,7 @@ def in_the_root(command: Sequence[str], building: Building, image: Stage) -> str
 
 
 def check_root(building: Building, image: Stage) -> None:
-    """Every module of the root but a laboratory's can be imported, and every command runs."""
+    """In the root, all modules but the laboratory's are imported, and every command runs."""
     _, lacking = in_the_root(["python", "-c", IMPORTS], building, image).split()[-2:]
     assert set(lacking.split(",")) <= OF_THE_LAB | {"-"}, lacking
     output = in_the_root(["python", "-c", COMMANDS], building, image)
@@ -183,7 +185,7 @@ class Collector(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -198,7 +200,7 @@ with spans_of("updater", "parts")([Traced(trace, "eu", "r", 0, 0)]):
 
 
 def check_spans(run: Callable[..., str]) -> None:
-    """A span reaches a collector, by the chart's command and variables; `run` runs commands."""
+    """A span reaches a collector. `run` runs the chart's command with the chart's variables."""
     server: Any = HTTPServer(("127.0.0.1", 0), Collector)
     server.decoded = []
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -216,7 +218,7 @@ def check_spans(run: Callable[..., str]) -> None:
 
 
 def lock_up(folder: Path) -> None:
-    """Let nobody write below it, as on a read-only root."""
+    """Take all rights to write below a folder, as on a read-only root."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & ~0o222)
@@ -237,7 +239,7 @@ def main() -> int:
 
 
 def check(installed: Path, image: Stage) -> None:
-    """The image's user finds compiled kernels, and all that should be there and no more."""
+    """The image starts with compiled kernels, sends spans, and has the contents that it must."""
     warm = ["python", "-m", "stream_rater.runtime.selfcheck", "--all"]
     cached = as_the_image(warm, installed, image, NUMBA_DEBUG_CACHE="1")
     assert LOADED in cached, "no kernel was compiled at the build"
@@ -250,7 +252,7 @@ def check(installed: Path, image: Stage) -> None:
 
 
 def check_contents(installed: Path, image: Stage) -> None:
-    """The command, what was locked and nothing that builds; the bill of materials."""
+    """It has the command, what the lock names, no build tools, and the bill of materials."""
     reported = as_the_image(["stream-rater", "--version"], installed, image)
     assert reported.startswith("stream-rater, version"), reported
     listed = as_the_image(["python", "-c", DISTRIBUTIONS], installed, image).split()

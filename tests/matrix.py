@@ -41,9 +41,9 @@ BROKER_SUITES: Mapping[str, Sequence[str]] = {
     ),
     "access": ("integration/test_logins.py",),
 }  # fmt: skip
-"""Files of tests, by what they are about."""
+"""By the name of a suite, its test files below tests/."""
 
-OF_KFAKE = "the log", "topics", "commands"  # Without tests that start an Apache Kafka of their own.
+OF_KFAKE = "the log", "topics", "commands"  # The others start an Apache Kafka of their own.
 
 STORE_FAULTS = "redis-killed", "redis-restored", "redis-failover"
 BROKER_FAULTS = "hard-lone-broker", "one-of-three-brokers", "hard-worker-3"
@@ -65,19 +65,19 @@ Rows = Mapping[str, Row]  # By title.
 
 
 class Runner(NamedTuple):
-    """Runs suites on one kind of server, which a variable names."""
+    """Runs suites on one server, whose address an environment variable gives them."""
 
     title: str
     variable: str
     value: str
 
     def row(self, suites: Mapping[str, Sequence[str]], faults: Sequence[str]) -> Row:
-        """Run all of these."""
+        """Run these suites and faults. Returns the row of the table."""
         found = {name: self.tests(files) for name, files in suites.items()}
         return found | {f"`{name}`": self.fault(name) for name in faults}
 
     def tests(self, files: Sequence[str]) -> Counts:
-        """Run files below tests/, those tests that need servers."""
+        """Run the tests that need servers in these files below tests/."""
         sys.stderr.write(f"{self.title}: {', '.join(files)}\n")
         with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
             report = Path(folder, "report.xml")
@@ -107,7 +107,7 @@ class Runner(NamedTuple):
 
 
 def stores(names: Sequence[str]) -> Rows:
-    """The rows of the named stores, or of all, that are here."""
+    """The rows of the named stores, or of all. Leaves out those that are not installed."""
     if unknown := set(names) - ALL.keys():
         sys.exit(f"no such store: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
     rows = {}
@@ -168,7 +168,7 @@ def table(first: str, suites: Sequence[str], rows: Rows) -> str:
 
 
 def with_table(page: str, name: str, text: str) -> str:
-    """The page with this table between its marks; rows of other titles stay before it."""
+    """The page with this table between its marks. Rows with other titles stay, and come first."""
     before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
     old, end, after = rest.partition(f"<!-- {name}: end -->")
     heading, rows = text.splitlines()[:2], text.splitlines()[2:]
@@ -183,7 +183,7 @@ def _title(row: str) -> str:
 
 
 def main() -> int:
-    """Print the table and, if asked, put it into the page. 1 if a test failed."""
+    """Print the table and, if asked, put it into the page. Returns 1 if a test failed, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("what", choices=["stores", "brokers"])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"as valkey, or {RELEASES[0]}")

@@ -1,4 +1,4 @@
-"""Runs and writes the example notebooks (`python -m tests.notebooks`), without times."""
+"""`python -m tests.notebooks` runs the example notebooks and writes them, without times."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def outputs_of(notebook: Any) -> list[Any]:
 
 
 def texts_of(notebook: Any) -> list[str]:
-    """What its cells show as text. Of a picture there is none that is the same on all machines."""
+    """What its cells show as text. Pictures are left out: they differ from machine to machine."""
     return [
         "".join(each.get("text") or each["data"]["text/plain"])
         for each in outputs_of(notebook) if "image/png" not in each.get("data", {})
@@ -53,7 +53,7 @@ def write(path: Path) -> None:
         if cell["cell_type"] == "code":
             kept = [each for each in ran.outputs if each.get("name") != "stderr"]
             cell |= {"execution_count": ran.execution_count, "outputs": kept}
-    # One value a line, so that a change of it can be read.
+    # One value a line, so that a diff can be read.
     path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -1,7 +1,12 @@
-"""What one lobby crosses in memory: files, functions, and *forms*: our own types, made for this
-lobby, with bytes, arrays or others of ours, that functions of at least two files take or return;
-not effects, columns, parameters, or what only stand-ins use. `python -m tests.one_lobby
-[correction]` plays one through both machines, kernels as plain Python; see `ROADS`."""
+"""What one lobby crosses in memory: files, functions and forms of the engine.
+
+`python -m tests.one_lobby` plays a lobby through both state machines, with the kernels as plain
+Python, and prints what it crossed. An argument names another road (see `ROADS`): a correction, say.
+Each road is taken twice: the first time warms up, the second is measured.
+
+A *form* is one of our own types that carries data from file to file: functions of at least two
+files take or return it, its object was made for this lobby, and it holds bytes, arrays, columns or
+another object of ours. Effects, parameters, columns and types of `adapters` are not counted."""
 
 import json
 import os
@@ -28,12 +33,12 @@ def crossed(road: str = "lobby") -> dict[str, list[str]]:
 
 
 class Profile:
-    """Notes which of our functions run, and which of our objects they are given and give."""
+    """Records which of our functions run, and which of our objects they take and return."""
 
     def __init__(self) -> None:
         self.codes: set[CodeType] = set()
         self.seen: dict[type, set[str]] = {}  # Files whose functions take or give a type's object.
-        self.objects: dict[int, object] = {}  # By identity; kept, so that none is used twice.
+        self.objects: dict[int, object] = {}  # By id(); kept alive, so that no id is reused.
 
     def __enter__(self) -> "Profile":
         sys.setprofile(self._note)
@@ -45,7 +50,7 @@ class Profile:
     def _note(self, frame: FrameType, event: str, result: Any) -> None:
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE) or code.co_name.startswith("<"):
-            return  # a comprehension is a part of its function
+            return  # a comprehension counts as part of its function
         if event == "call":
             self.codes.add(code)
             count = code.co_argcount + code.co_kwonlyargcount
@@ -97,11 +102,11 @@ def _carries(value: object, data: tuple[type, ...]) -> bool:
 
 
 PLAIN: dict[str, Any] = {"_fused": lambda a, b, c: a * b + c, "_prefetch": lambda *_: None}
-"""What the operations of LLVM do, by the name of their code generator."""
+"""Python for our LLVM intrinsics, by the name of the function that generates their code."""
 
 
 def use_plain_python() -> None:
-    """From now on no kernel is compiled: the decorators give the functions back."""
+    """From now on no kernel is compiled: the decorators return the functions unchanged."""
     import numba.extending
     import numpy as np
 
@@ -119,7 +124,7 @@ def use_plain_python() -> None:
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Called as compiled code is: small integers become Python's, floats come back so."""
+    """The function, with compiled code's conversions: it takes int for NumPy's, returns float."""
     import numpy as np
 
     def call(*arguments: Any) -> Any:
@@ -131,7 +136,7 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def measure(road: str) -> dict[str, list[str]]:
-    """Take a road twice in this process, and return what the second time crossed."""
+    """Take a road twice in this process. Returns what the second time crossed, as `crossed`."""
     use_plain_python()
     import numpy as np
 
@@ -169,7 +174,7 @@ def a_lobby(before: Profile, profile: Profile) -> None:
 
 
 def a_correction(before: Profile, profile: Profile) -> None:
-    """A round is taken back."""
+    """A round is voided."""
     engine = _engine()
     for name in ("first", "second", "third"):
         _play(engine, name)
@@ -179,7 +184,7 @@ def a_correction(before: Profile, profile: Profile) -> None:
 
 
 def a_seed(before: Profile, profile: Profile) -> None:
-    """Players begin with ratings."""
+    """A seed gives players ratings."""
     engine = _engine()
     for each, players in ((before, ("fay", "gus")), (profile, ("hal", "ivy"))):
         seeded = [{"player": name, "mu": 1600.0, "sigma": 100.0} for name in players]
@@ -188,13 +193,13 @@ def a_seed(before: Profile, profile: Profile) -> None:
 
 
 def a_post(before: Profile, profile: Profile) -> None:
-    """A backend posts a round, which the log takes."""
+    """A client posts a round to the API, which appends it to the log."""
     from tests.builders.doors import Client, DoorPlace
 
     async def send(client: Client) -> None:
         for each in (before, profile):
             body = _round("first" if each is before else "second")
-            body["completed_at"] = "2026-05-01T00:00:00Z"  # before the clock of the door
+            body["completed_at"] = "2026-05-01T00:00:00Z"  # before the time of the door's clock
             with each:
                 answer = await client.post("/v1/ladders/eu/rounds", body)
             assert answer.status == 202, answer
@@ -203,7 +208,7 @@ def a_post(before: Profile, profile: Profile) -> None:
 
 
 def a_question(before: Profile, profile: Profile) -> None:
-    """Matchmaking asks for players, whom the index knows."""
+    """A client looks up players whom the index knows."""
     from tempfile import TemporaryDirectory
 
     from stream_rater.config.ladders import ANY_LADDER

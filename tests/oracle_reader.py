@@ -1,5 +1,5 @@
-"""The readable oracle of `rounds/decoder.py`, entry by entry, rule by rule: it shares only events'
-decoders, the reader of headers and constants."""
+"""The readable oracle of `rounds/decoder.py`: it reads entry by entry, rule by rule. It shares with
+it only the decoders of `contract/events`, the reader of headers and the constants."""
 
 import math
 import re
@@ -45,7 +45,7 @@ class ReadRound:
     seat: list[str]  # By entry; empty for none.
     score: list[float | None]  # By entry.
     players: list[str]
-    rating: RatingConfig  # By which it is rated at its offset.
+    rating: RatingConfig  # The parameters by which it is rated.
 
 
 def read(ladders: Ladders, record: Record, partitions: int = ANYWHERE) -> ReadRound:
@@ -95,7 +95,7 @@ def _decoded(record: Record, limits: Limits) -> RoundCompleted:
 
 
 def _value(raw: Any, decode: Callable[..., Any], kind: Any) -> Any:
-    """The message's value of this name: None for nothing, math.inf for another kind."""
+    """A decoded value of the message: None if it is absent, math.inf if it is not of this kind."""
     if raw == msgspec.Raw():
         return None
     try:
@@ -120,7 +120,7 @@ def _advice(mistake: str) -> str:
 
 
 def json_depth(data: bytes) -> int:
-    """How deep brackets nest outside of texts, in JSON or in what is none."""
+    """How deep brackets outside of strings are nested, in JSON or in bytes that are no JSON."""
     deepest = depth = 0
     outside = re.sub(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', b"", data, flags=re.DOTALL)
     for c in outside:
@@ -130,7 +130,7 @@ def json_depth(data: bytes) -> int:
 
 
 def packed_depth(data: bytes) -> int:
-    """The same of MessagePack that is whole: others are not nested deeply in these tests."""
+    """The same of valid MessagePack; 0 for others, which these tests never nest deeply."""
     try:
         return _depth(msgspec.msgpack.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

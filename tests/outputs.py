@@ -1,6 +1,7 @@
-"""`python -m tests.outputs FOLDER`: the hash of a name under the process's secret key, then digests
-of parts, events, rejections, beliefs, and `rate --records`. Where an updater's call begins and ends
-is left out: it depends on the cache, the key and time."""
+"""`python -m tests.outputs FOLDER` prints digests of what a process stores, sends and shows: parts,
+events, rejections, beliefs, and the output of `rate --records`. The first line is the hash of a
+name under the process's secret key. Where an updater's calls begin and end is left out, since it
+depends on time and on the key."""
 
 import hashlib
 import sys
@@ -17,18 +18,18 @@ from stream_rater.runtime.engine import EmbeddedEngine
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
 
 LADDERS = 12
-SIZES = (2, 5, 33, 60, 400, 5, 2)  # Of rounds, in order; those over 32 go to `are_distinct`.
+SIZES = (2, 5, 33, 60, 400, 5, 2)  # Entries of each ladder's rounds; over 32 go to `are_distinct`.
 LARGER_THAN_A_WAVE = 20_500
 
 
 def crowd(ladder: int, number: int, size: int) -> list[dict[str, Any]]:
-    """Ids of all lengths; many stand in each of a ladder's rounds, and on other ladders, too."""
+    """Standings of players with ids of all lengths, many of whom play in other rounds, too."""
     names = [f"{'name' * (i % 9)}{(i * (1 + number)) % 1009}" for i in range(size)]
     return ranked([1 + (i * 7 + ladder) % size for i in range(size)], names)
 
 
 def rounds() -> Iterator[bytes]:
-    """Usual rounds, teams, and some to be rejected: a player twice, and a round twice."""
+    """Usual rounds, rounds of teams, and invalid ones: a player twice in one, and a round twice."""
     for number, size in enumerate(SIZES):
         for ladder in range(LADDERS):
             fields = {"ladder": f"ladder-{ladder}", "round_id": f"r{number}"}
@@ -44,7 +45,7 @@ def rounds() -> Iterator[bytes]:
 
 
 def streamed() -> EmbeddedEngine:
-    """The rounds through both state machines: in JSON, many at once, then in MessagePack."""
+    """An engine that has rated the rounds: first many in JSON at once, then some in MessagePack."""
     engine = EmbeddedEngine()
     for value in rounds():
         engine.log.submit(0, value, received_s=2e9)

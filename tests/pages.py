@@ -34,7 +34,7 @@ def blocks(of: str, language: str) -> list[str]:
 
 
 def titled(of: str) -> list[tuple[str, str]]:
-    """(title, block) of the shell blocks that have one."""
+    """(title, block) of the shell blocks that have a title."""
     found = [(TITLE.search(rest), block) for name, rest, block in FENCE.findall(of) if name == "sh"]
     return [(title[1], block) for title, block in found if title]
 
@@ -49,7 +49,7 @@ def commands(of: str) -> Iterator[list[str]]:
 
 
 def anchors(of: str) -> set[str]:
-    """Those of a page's headings, as code hosts and the site make them."""
+    """The anchors of a page's headings, as code hosts and the site make them."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", of), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
 
@@ -59,7 +59,7 @@ def section(of: str, heading: str) -> str:
 
 
 def table(of: str, first: str) -> str:
-    """The table whose first heading this is."""
+    """The table whose first column has this heading."""
     return of.split(f"| {first} |", 1)[1].split("\n\n", 1)[0]
 
 

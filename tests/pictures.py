@@ -1,5 +1,5 @@
-"""`make pictures`: the page of `serve` as docs/pictures/page-*.png, and what run notebooks show, by
-Chromium in JupyterLab's style, as notebook-*.png and plot-*.png, with `ARGS=notebook` alone."""
+"""`make pictures` writes docs/pictures/: the page of `serve` (page-*.png), and what the notebooks
+show in JupyterLab's style (notebook-*.png, plot-*.png). `ARGS=notebook` leaves out the page."""
 
 import base64
 import os
@@ -23,7 +23,7 @@ OUT: Final = ROOT / "docs" / "pictures"
 LADDER: Final = "ranked-eu"
 ROUNDS: Final = 4500
 PER_SECOND: Final = 40
-BEFORE_S: Final = 25.0  # How long the page has been open, so that its pulse shows something.
+BEFORE_S: Final = 25.0  # The page is open for so long first, so that its pulse shows rounds.
 
 DESK: Final = {"width": 1100, "height": 1150}
 LOOKS: Final[dict[str, dict[str, Any]]] = {
@@ -60,7 +60,7 @@ tbody tr:nth-child(even) { background: %(even)s; }
 
 @contextmanager
 def a_season() -> Iterator[str]:
-    """A worker rates a made-up season, and `serve` follows; its address."""
+    """The address of `serve`, which follows a worker that rates a made-up season."""
     with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
         folder = Path(name)
         environment = {
@@ -77,7 +77,7 @@ def a_season() -> Iterator[str]:
 
 
 def take(page: Page, address: str, out: Path) -> None:
-    """Open the page, and a player of the top, and take its picture."""
+    """Open the page and one of its best players there, and take a picture of it."""
     page.goto(f"{address}#/{LADDER}")
     first = page.locator("#board-rows a").first
     expect(first).to_be_visible()
@@ -97,7 +97,7 @@ def notebook_data() -> list[dict[str, str]]:
 
 
 def take_notebook(opened: Browser) -> Iterator[Path]:
-    """Take the pictures of the notebook; their paths."""
+    """Take the pictures of the notebook. Yields their paths."""
     data = notebook_data()
     pictures = [each["image/png"] for each in data if "image/png" in each]
     for name, picture in zip(PLOTS, pictures, strict=True):
@@ -116,7 +116,7 @@ def take_notebook(opened: Browser) -> Iterator[Path]:
 
 
 def main() -> int:
-    """0, or 1 with one line when it cannot be done."""
+    """Take the pictures. Returns 0, or 1 after one line that says why it cannot be done."""
     OUT.mkdir(exist_ok=True)
     try:
         with browser() as opened:

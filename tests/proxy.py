@@ -13,7 +13,7 @@ from local.go_tools import TOXIPROXY
 from local.processes import LOOPBACK, Launch, Server, free_port, start_on
 
 KAFKA, REDIS = "kafka", "redis"
-ROUTES: Final = (KAFKA, REDIS)  # Names of the usual ways.
+ROUTES: Final = (KAFKA, REDIS)  # The usual routes.
 REQUESTS, ANSWERS = "upstream", "downstream"
 DIRECTIONS: Final = (REQUESTS, ANSWERS)
 TIMEOUT_S = 60.0
@@ -22,30 +22,30 @@ Toxic = dict[str, Any]  # Its type and attributes, as Toxiproxy has them.
 
 
 class Proxy:
-    """A running Toxiproxy, and the ways through it, each with a name."""
+    """A running Toxiproxy, and the routes through it, each with a name."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._ports: dict[str, int] = defaultdict(free_port)
 
     def address(self, route: str) -> str:
-        """Where clients connect to be led there."""
+        """The address at which clients connect to this route."""
         return f"{LOOPBACK}:{self._ports[route]}"
 
     def lead(self, route: str, to: str) -> None:
         self._post("/proxies", {"name": route, "listen": self.address(route), "upstream": to})
 
     def spoil(self, route: str, toxic: Toxic, directions: Sequence[str] = DIRECTIONS) -> None:
-        """From now on a way is like this, in both directions or one."""
+        """Add a toxic to a route, in both directions or in one."""
         for stream in directions:
             self._post(f"/proxies/{route}/toxics", toxic | {"stream": stream})
 
     def cut(self, route: str) -> None:
-        """Its connections end, and no new one is taken."""
+        """Close the connections of a route, and refuse new ones."""
         self._post(f"/proxies/{route}", {"enabled": False})
 
     def mend(self) -> None:
-        """All ways are as they were at first."""
+        """Open all routes again, and remove their toxics."""
         self._post("/reset", {})
 
     def _post(self, path: str, body: dict[str, Any]) -> None:

@@ -20,21 +20,21 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 
 OUR_DATABASES = 4096
-GIVEN_DATABASES = 16  # What a Redis has that nobody configured.
+GIVEN_DATABASES = 16  # The number of databases of a Redis by default.
 
 CLAIM = "stream-rater:test"  # Marks a database as taken by a test.
 
-DELETION_S = 60.0  # For a broker that was stopped a moment ago and registers again first.
+DELETION_S = 60.0  # A broker that was just stopped must first register again.
 
 PREFIX = re.compile(r"t[0-9a-f]{12}\.")  # The prefixes of tests' topics.
 
-SettingsFactory = Callable[..., Settings]  # This test's settings, with changes by keyword.
+SettingsFactory = Callable[..., Settings]  # Settings of this test; keywords change some.
 
 _databases = itertools.count(1)
 
 
 def a_pair(kafka: str | None = None) -> AbstractContextManager[Addresses]:
-    """Kafka and Redis: the environment's, else new ones. `kafka`: of a Kafka that runs already."""
+    """Kafka and Redis of the environment, else new ones. `kafka`: address of a running Kafka."""
     return servers(kafka=kafka, redis_settings={"databases": str(OUR_DATABASES)})
 
 
@@ -54,7 +54,8 @@ def a_kafka() -> Iterator[str]:
 
 @contextmanager
 def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
-    """Topics and a database of one's own, gone afterwards. `ours`: on the test's own servers."""
+    """Settings with topics and a database that no other test uses; both are deleted at the end.
+    `ours`: the servers are the test's own, whatever the environment names."""
     prefix = f"t{uuid.uuid4().hex[:12]}."
     assert PREFIX.match(prefix)
     given = given_address(REDIS_VARIABLE) is not None and not ours
@@ -72,7 +73,7 @@ def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
 
 
 def _claimed_database(address: str, databases: int) -> tuple[str, "redis.Redis"]:
-    """A database that was empty: one of so many, or (0) the next of this process' own server."""
+    """Claim an empty database: one of so many, or (0) the next one of this process' own server."""
     base = address if "://" in address else f"redis://{address}"
     root = base.rstrip("/") if not base.rpartition("/")[2].isdigit() else base.rpartition("/")[0]
     for number in range(1, databases) if databases else (next(_databases) % OUR_DATABASES,):
@@ -85,7 +86,7 @@ def _claimed_database(address: str, databases: int) -> tuple[str, "redis.Redis"]
 
 
 def _delete_topics(settings: Settings) -> None:
-    """Delete the topics of a test, those that it made; the broker does so in its own time."""
+    """Ask the broker to delete the topics of a test; errors are ignored, as for one never made."""
     names = [*Topics.of(settings).names, topic_of(settings)]
     client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     for future in client.delete_topics(names).values():

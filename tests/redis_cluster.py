@@ -17,22 +17,22 @@ NODE_TIMEOUT_MS = 1500
 
 
 class RedisCluster:
-    """Its servers, to be killed and started again."""
+    """The servers of a cluster, which tests kill and start again."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = servers
 
     @property
     def address(self) -> str:
-        """As the service's setting wants it."""
+        """The address in the form of the service's setting."""
         return ",".join(server.address for server in self.servers)
 
     def masters(self) -> list[Server]:
-        """Who takes writes now."""
+        """The servers that are masters now."""
         return [server for server in self.servers if role_of(server) == "master"]
 
     def owner(self, slot: int, asked: Server | None = None) -> Server:
-        """The master that has a slot, as one that is asked knows."""
+        """The master that owns a slot, as far as the server that is asked knows."""
         with client_of(asked or self.masters()[0]) as client:
             for first, last, (_, port, *_), *_ in client.execute_command("CLUSTER SLOTS"):
                 if first <= slot <= last:
@@ -40,7 +40,7 @@ class RedisCluster:
         raise AssertionError(f"nobody has slot {slot}")
 
     def wait_for_owner(self, slot: int, owner: Server) -> None:
-        """Return once every running node knows whose slot this is."""
+        """Return once every running node knows that this is the owner of the slot."""
         wait_until(
             lambda: all(self.owner(slot, each) is owner for each in self.servers if each.running),
             "the nodes have heard of a slot's move",
@@ -72,15 +72,15 @@ class RedisCluster:
 
 @dataclass
 class SlotMove:
-    """A slot's move between masters as by `redis-cli --cluster reshard`: masters are informed, keys
-    moved, the new owner announced."""
+    """A slot's move to another master, step by step as `redis-cli --cluster reshard` does it: both
+    masters are informed, then keys are moved, then the new owner is announced."""
 
     slot: int
     source: Server
     target: Server
 
     def begin(self) -> None:
-        """From now on a key of the slot is with either of the two."""
+        """Inform both masters. From now on a key of the slot may be with either of them."""
         with client_of(self.source) as source, client_of(self.target) as target:
             target.execute_command(
                 "CLUSTER SETSLOT", self.slot, "IMPORTING", source.execute_command("CLUSTER MYID")
@@ -90,7 +90,7 @@ class SlotMove:
             )
 
     def keys(self) -> list[str]:
-        """Those that have not gone over."""
+        """The keys of the slot that are not moved yet."""
         with client_of(self.source) as source:
             return [
                 key.decode() if isinstance(key, bytes) else key
@@ -98,13 +98,13 @@ class SlotMove:
             ]
 
     def send(self, keys: Iterable[str]) -> None:
-        """These keys go over, one by one."""
+        """Move these keys, one by one."""
         with client_of(self.source) as source:
             for key in keys:
                 source.execute_command(*self._migrate(key))
 
     def send_late(self, key: str, late_ms: int) -> int:
-        """Move this key before writes to the source that wait so long: how many calls failed so."""
+        """Move a key while writes to the source wait. Returns how many calls failed by that."""
         with client_of(self.source) as source:
             before = _not_carried_out(source)
             with source.pipeline(transaction=False) as at_once:
@@ -114,7 +114,7 @@ class SlotMove:
             return _not_carried_out(source) - before
 
     def wait_for_refusal(self, errors: Sequence[str] = ("ASK",)) -> None:
-        """Return when the source refused one more call for keys that have gone, by `errors`."""
+        """Return once the source has refused another call, with one of `errors`, for moved keys."""
         with client_of(self.source) as source:
             before = _sent_away(source, errors)
             wait_until(
@@ -126,7 +126,7 @@ class SlotMove:
         return "MIGRATE", LOOPBACK, self.target.port, key, 0, 5000
 
     def finish(self) -> None:
-        """All that are left go over; then the slot is the target's."""
+        """Move the other keys, and announce the target as the owner."""
         while keys := self.keys():
             self.send(keys)
         with client_of(self.target) as target:
@@ -137,13 +137,13 @@ class SlotMove:
 
 
 def _not_carried_out(client: Any) -> int:
-    """How many calls of a function a server refused, or began and gave up."""
+    """How many calls of functions (FCALL) a server has rejected, or begun and failed."""
     calls = client.info("commandstats").get("cmdstat_fcall", {})
     return int(calls.get("rejected_calls", 0) + calls.get("failed_calls", 0))
 
 
 def _sent_away(client: Any, errors: Sequence[str]) -> int:
-    """How many commands a server refused with these errors, since keys were elsewhere."""
+    """How many commands a server has refused with these errors, because keys were elsewhere."""
     counts = client.info("errorstats")
     return sum(int(counts.get(f"errorstat_{each}", {}).get("count", 0)) for each in errors)
 
@@ -154,7 +154,7 @@ def _replicates(server: Server) -> bool:
 
 
 def role_of(server: Server) -> str:
-    """`master`, `slave`, or nothing where the server is not there."""
+    """`master`, `slave`, or an empty text if the server does not answer."""
     with suppress(redis.RedisError), client_of(server) as client:
         return str(client.role()[0].decode())
     return ""
@@ -168,7 +168,7 @@ def client_of(server: Server) -> Any:
 def a_redis_cluster(
     folder: Path, masters: int = 3, replicas: int = 0, settings: Mapping[str, str] = {}
 ) -> Iterator[RedisCluster]:
-    """A cluster that serves every slot; gone at the end of the block."""
+    """A cluster that serves every slot; it is stopped at the end of the block."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(start_redis(folder / str(i), settings={**_settings(), **settings}))
@@ -201,7 +201,7 @@ def _join(servers: Sequence[Server], masters: int) -> None:
 
 
 def _follow(client: Any, master: bytes) -> None:
-    """Become a replica, once the node has heard of its master."""
+    """Make a node a replica, once it knows its master."""
 
     def follows() -> bool:
         try:

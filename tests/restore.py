@@ -40,7 +40,7 @@ def name(player: int) -> str:
 
 
 def snapshot(client: Any) -> None:
-    """BGSAVE, and wait for it; Redis does not begin one while it rewrites the append-only file."""
+    """Run BGSAVE to its end. Redis does not begin one while it rewrites the append-only file."""
     rest(client)
     client.bgsave(schedule=False)
     rest(client)
@@ -55,7 +55,7 @@ def rest(client: Any) -> None:
 
 
 def positions(settings: Settings) -> dict[int, int]:
-    """How far each shard's store has come."""
+    """By shard, how far its beliefs in Redis have come (`applied`)."""
     store = RedisStore(settings)
     stored = store.read(dict.fromkeys(range(settings.shards), NO_PLAYERS))
     store.close()
@@ -63,7 +63,7 @@ def positions(settings: Settings) -> dict[int, int]:
 
 
 def digest(settings: Settings, players: int) -> str:
-    """Of every belief, byte for byte; each is there."""
+    """A digest of every belief's bytes. Fails if one is missing."""
     store, found = RedisStore(settings), hashlib.sha256()
     beliefs = sorted(pair for some in store.beliefs() for pair in some)
     store.close()
@@ -74,7 +74,7 @@ def digest(settings: Settings, players: int) -> str:
 
 
 def lobbies(first: int, count: int, players: int) -> list[Bytes]:
-    """So many rounds, which together have all of the players."""
+    """`count` rounds, in which all of the players meet."""
     made = []
     for number in range(first, first + count):
         names = [name((number * LOBBY + i) % players) for i in range(LOBBY)]
@@ -88,7 +88,7 @@ def lobbies(first: int, count: int, players: int) -> list[Bytes]:
 
 @dataclass
 class Rehearsal:
-    """A Redis of one's own, which is lost and put back under workers."""
+    """A Redis of its own, which is lost and restored while workers run."""
 
     settings: Settings  # All but Redis.
     folder: Path
@@ -98,13 +98,13 @@ class Rehearsal:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Note the seconds that the block takes."""
+        """Record the seconds that the block takes."""
         began_s = time.monotonic()
         yield
         self.measured[what] = round(time.monotonic() - began_s, 3)
 
     def run(self, finally_: Callable[[Settings], None] = lambda _: None) -> dict[str, float]:
-        """Seconds and bytes; no belief may differ. `finally_` is called while all still run."""
+        """Return seconds and bytes, or fail if a belief differs. `finally_` runs before the end."""
         data = self.folder / "redis"
         (self.folder / "workers").mkdir(parents=True)
         first = start_redis(data, settings=ADVISED)
@@ -126,7 +126,7 @@ class Rehearsal:
         return self.measured
 
     def _until_lost(self, at: Settings, server: Server, data: Path) -> tuple[str, dict[int, int]]:
-        """Lose all but a snapshot taken half-way: beliefs' digest and positions before that."""
+        """Lose all but the snapshot. Returns beliefs' digest and positions from before the loss."""
         client: Any = redis.Redis(port=server.port)
         self._rate(at, lobbies(0, self.each, self.players))
         used = client.info("memory")["used_memory"]
@@ -149,7 +149,7 @@ class Rehearsal:
         wait_until(Finished(at), "all is rated")
 
     def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
-        """Restore as the page has it, then append-only, while workers apply the log's tail."""
+        """Restore as the page says, then append-only, while the workers apply the log's tail."""
         with self.timed("load_s"):
             server = start_redis(data, port=port, settings={**ADVISED, "appendonly": "no"})
         client: Any = redis.Redis(port=port)

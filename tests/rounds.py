@@ -21,7 +21,7 @@ MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
 
 
 def event(*standings: Any, **fields: Any) -> dict[str, Any]:
-    """A valid `round-completed` but for what is given; by default ann beat bob."""
+    """A `round-completed` in which ann beat bob, with standings or fields as given."""
     return {
         "round_id": "r-1",
         "ladder": "ranked-eu",
@@ -41,7 +41,7 @@ def as_msgpack(*standings: Any, **fields: Any) -> bytes:
 
 
 def read(config: RatingConfig, *standings: Any, **fields: Any) -> OneRound:
-    """The same as the service reads it."""
+    """That event as the service reads it."""
     return Reader(any_ladder(config)).read(as_json(*standings, **fields))
 
 
@@ -63,7 +63,7 @@ class Reader:
         self, data: bytes | None, headers: Headers = (), received_s: float = math.inf,
         offset: int = 2**62,
     ) -> OneRound:  # fmt: skip
-        """The round in a message; raises Invalid. Without an offset, by what holds in the end."""
+        """The round in a message; raises Invalid. By default its ladder's last rules hold."""
         return self.decoder.read(Record(0, offset, data, headers, received_s=received_s))
 
 
@@ -82,7 +82,7 @@ def day(number: int) -> str:
 
 
 RATED = np.dtype([("mu", "<f8"), ("sigma", "<f8"), ("rounds", "<i8"), ("time", "<i8")])
-"""What stage 1 looks at, and nothing else of a belief."""
+"""The fields of a belief that stage 1 reads."""
 
 
 def wave_among(rounds: Sequence[OneRound], mu: Floats, sigma: Floats, played: int = 5) -> Wave:
@@ -94,7 +94,7 @@ def wave_among(rounds: Sequence[OneRound], mu: Floats, sigma: Floats, played: in
 
 
 def update_all(beliefs: Beliefs, evidence: Evidence, rho: float) -> None:
-    """Stage 2 of one round for each of `beliefs`, in place, all factors kept."""
+    """Stage 2 of one round for each of `beliefs`, in place. No factor is dropped."""
     rows = np.arange(len(beliefs))
     belief.update(
         beliefs.header, beliefs.factors, rows, evidence, np.full(len(rows), rho), rows * 0

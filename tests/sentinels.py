@@ -16,15 +16,15 @@ from tests.waits import wait_until
 
 NAME = "ratings"
 SENTINELS, QUORUM = 3, 2
-DOWN_AFTER_MS, FAILOVER_MS = 1500, 6000  # When a silent server is down, and a failover again.
+DOWN_AFTER_MS, FAILOVER_MS = 1500, 6000  # Until a silent server is down; failover-timeout.
 START_TIMEOUT_S = 30.0
 
 
-WATCHER, FOLLOWER = "watcher", "follower"  # Users on both servers; without them one is cut off.
+WATCHER, FOLLOWER = "watcher", "follower"  # Sentinels' and replica's users on both servers.
 USERS = "\nuser ".join(f"{each} on >{each} ~* &* +@all" for each in (WATCHER, FOLLOWER))
 
 WATCHED_BY = {False: ("-ping", "-slaveof", "-replicaof"), True: ("+@all",)}
-"""The rights of the user as whom sentinels are served whose login was refused."""
+"""Rights of the default user, as whom sentinels act that could not log in: cut off, or not."""
 
 
 class Watched:
@@ -39,7 +39,7 @@ class Watched:
 
     @property
     def master(self) -> Server:
-        """The server that most sentinels name."""
+        """The server that most sentinels name as the master."""
         named = [self.named_by(each) for each in self.sentinels if each.running]
         port = max(named, key=named.count)
         return next(each for each in self.servers if each.port == port)
@@ -64,7 +64,7 @@ class Watched:
         wait_until(named, "the sentinels have promoted the replica")
 
     def cut_off(self, server: Server, *users: str) -> None:
-        """From now on a server refuses the sentinels and the replica, or only these users."""
+        """From now on a server refuses the sentinels and the replica, or only the given users."""
         with client_of(server) as client:
             for user in users or (WATCHER, FOLLOWER):
                 client.execute_command("ACL", "SETUSER", user, "off")
@@ -80,7 +80,7 @@ class Watched:
             client.execute_command("ACL", "SETUSER", "default", *WATCHED_BY[True])
 
     def wait_until_whole(self) -> None:
-        """Return when the other follows the master and all sentinels could promote it."""
+        """Return once the other server follows the master and every sentinel could promote it."""
         wait_until(self._is_whole, "master, replica and sentinels have come together")
 
     def _is_whole(self) -> bool:
@@ -96,7 +96,7 @@ def _follows(replica: Server, port: int) -> bool:
 
 
 def _knows(sentinel: Server) -> bool:
-    """Whether a sentinel sees all others, and a replica that could take over."""
+    """Whether a sentinel knows all others, and a replica that could take over."""
     with suppress(redis.RedisError), client_of(sentinel) as client:
         found = client.sentinel_master(NAME)
         replicas = client.sentinel_slaves(NAME)
@@ -107,13 +107,13 @@ def _knows(sentinel: Server) -> bool:
 
 
 def written(server: Server) -> int:
-    """How many bytes of writes a server has, of its own or from its master."""
+    """The replication offset of a server: how many bytes of writes it has."""
     with client_of(server) as client:
         return int(client.info("replication")["master_repl_offset"])
 
 
 def start_sentinel(folder: Path, settings: str, probe: Callable[[int], bool] = answers) -> Server:
-    """Start a sentinel with these settings (PORT: its port), which keeps what it knows there."""
+    """Start a sentinel. Its settings, with PORT for its port, are in the file that it rewrites."""
     program = chosen().find()
     assert program is not None
 
@@ -130,7 +130,7 @@ def start_sentinel(folder: Path, settings: str, probe: Callable[[int], bool] = a
 
 @contextmanager
 def a_watched_redis(folder: Path, settings: Mapping[str, str] = {}) -> Iterator[Watched]:
-    """Master, replica and sentinels for the block; `settings`: those of both servers."""
+    """Master, replica and sentinels, stopped at the end. `settings`: those of both servers."""
     own = {
         "repl-diskless-sync-delay": "0", "user": USERS, "masteruser": FOLLOWER,
         "masterauth": FOLLOWER, **settings,

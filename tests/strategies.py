@@ -1,4 +1,4 @@
-"""What Hypothesis draws rounds, seasons and parameters from, for all property tests."""
+"""Hypothesis' strategies for rounds, seasons and parameters, for all property tests."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from stream_rater.rating.parameters import EloMMR, EloMMX
 
 
 def spreads() -> st.SearchStrategy[dict[str, float]]:
-    """Either form of the pair of parameters for the spread of skills and of performances."""
+    """The spread of skills and of performances, in either of its two pairs of parameters."""
     limits = st.fixed_dictionaries(
         {"weight_limit": st.floats(0.02, 2.0), "sigma_limit": st.floats(30.0, 200.0)}
     )
@@ -16,7 +16,7 @@ def spreads() -> st.SearchStrategy[dict[str, float]]:
 
 
 def evolving() -> dict[str, st.SearchStrategy[Any]]:
-    """What Elo-MMR and Elo-MMx share, besides the spreads."""
+    """The parameters that Elo-MMR and Elo-MMx share, besides the spreads."""
     return {
         "ties": st.sampled_from(("full", "split")),
         "dnf": st.sampled_from(("tied-last", "not-compared")),

@@ -1,5 +1,5 @@
-"""Kerby's tables on real rounds: Kendall tau by method, counting pairs by itself, beside `evidence
-FOLDER --only kerby --season 749`."""
+"""Kendall tau of each method on real rounds, as Kerby's note has it, with pairs counted here;
+`evidence FOLDER --only kerby --season 749` has the same figures by the laboratory's code."""
 
 import gzip
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ SEASON_1 = 749  # Rounds; the boundary is not in the data (shared/data/README.md
 
 
 def discordant(place: Places, rating: Floats) -> tuple[float, int]:
-    """(pairs that the lower rated won, equal ratings half; pairs not tied in rank)."""
+    """Numbers of pairs that the lower rated won (equal ratings: 0.5), and of pairs not tied."""
     rank = np.where(place == DID_NOT_FINISH, np.iinfo(np.int32).max, place)
     better = rank[:, None] < rank[None, :]
     gap = rating[:, None] - rating[None, :]
@@ -43,7 +43,7 @@ def kendall_tau(config: RatingConfig, rounds: Sequence[OneRound]) -> float:
         wrong, pairs = wrong + bad, pairs + compared
         rated = pool.rate(standings, offset)
         if rated is not None:
-            _, evidence = rated  # all these systems are memoryless: it is mu and sigma
+            _, evidence = rated  # all these systems store mu and sigma alone
             after = pool.rule.rating(evidence[:, 1], evidence[:, 2])
             rating.update(zip(standings.players, after.tolist(), strict=True))
     return wrong / pairs

@@ -1,4 +1,4 @@
-"""Replaced words do not come back, in names, part by part, or sentences; see docs/glossary.md."""
+"""Words that docs/glossary.md replaced do not come back, in sentences or as parts of names."""
 
 import re
 import subprocess
@@ -39,7 +39,7 @@ STAYS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Where an old word stays: a name on the wire, a stage in metrics, or a field that is stored."""
+"""Where old words stay: names in messages, stages in metrics, and fields that are stored."""
 
 OLD = {word: say for words, say in REPLACED.items() for word in words.split()}
 SENTENCES = re.compile(r"\b(worked in|put aside|be it)\b", re.IGNORECASE)
@@ -68,7 +68,7 @@ def old_words(text: str) -> Iterator[tuple[int, str]]:
 
 
 def test_no_old_word_is_used() -> None:
-    """Not in package, tests, documents or charts, in either spelling of a name."""
+    """No old word is in package, tests, documents or charts, in either spelling of a name."""
     for text in ("_held_parts = 1", "class HeldParts:", "It was told so."):
         assert len(list(old_words(text))) == 1
     found = [

@@ -21,9 +21,9 @@ FLOORS = (
     ("tables",), ("pipeline", "evaluation"), ("library",), ("adapters", "index"), ("runtime",),
     ("places",), ("operations", "serve"), ("cli",), ("__main__", "__init__"),
 )  # fmt: skip
-"""All right below the package, the ground first: imports point down, or stay in a room."""
+"""What is right below the package, lowest first. Imports point down or stay in their room."""
 
-FRONT = {"config", "evaluation", "library", "rating"}  # The rooms of the package's own names.
+FRONT = {"config", "evaluation", "library", "rating"}  # What `stream_rater` gets its names from.
 
 CLIENTS = {"confluent_kafka", "redis", "hiredis"}
 
@@ -33,7 +33,7 @@ KNOW_ADAPTERS = {
     "serve/index/file_seasons", "serve/index/follower", "serve/index/reader",
     "serve/index/scripts", "serve/index/seasons", "serve/index/writer", "serve/standalone",
 }  # fmt: skip
-"""The files that import adapters, and are no place and no part of `runtime`."""
+"""The files outside of `places` and `runtime` that import adapters."""
 
 
 def name(path: Path) -> str:
@@ -123,14 +123,14 @@ def test_imports_point_down() -> None:
 
 
 def test_no_import_cycles() -> None:
-    """Nor do the modules of one room import each other in a circle, not even for types alone."""
+    """No modules import each other in a circle, neither within a room nor for types alone."""
     ours = {module_of(path) for path in OURS}
     needs = {module_of(path): modules_among(ours, tree) for path, tree in trees()}
     tuple(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
 
 
 def test_imports_are_absolute() -> None:
-    """One way to name a module, which the test above can read."""
+    """Imports name modules in full, so that the tests above can read them."""
     relative = [name(p) for p, tree in trees() if any(m.startswith(".") for m in imports(tree))]
     assert relative == []
 
@@ -142,7 +142,7 @@ def test_only_adapters_know_clients() -> None:
 
 
 def test_places_hide_the_adapters() -> None:
-    """Others than `places` and `runtime` ask a place; two files decide what a data file means."""
+    """Only these rooms and files import adapters, and only two files read the setting `data`."""
     inner = {"adapters", "places", "runtime"}
     others = {
         name(path)
@@ -177,7 +177,7 @@ def test_state_machines_act_on_nothing() -> None:
 
 
 def test_the_judge_shares_no_code() -> None:
-    """tests/judge imports itself, clients and the standard library; nothing that does more."""
+    """tests/judge imports, even indirectly, only itself, clients and the standard library."""
     known = {module_of(path): parsed(path) for path in PYTHON}
     allowed = {"numpy", "msgspec", "confluent_kafka", *sys.stdlib_module_names}
     reached, todo = set[str](), {each for each in known if each.startswith("tests.judge")}

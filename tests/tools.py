@@ -1,4 +1,4 @@
-"""Programs of the system's that tests run: absent they are skipped, in CI that is a failure."""
+"""Programs that tests run. If one is missing, its tests are skipped; in CI, they fail."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from local.tools import find_prometheus, find_promtool
 
 
 def needed(found: Path | None, name: str, hint: str = ": run `make setup`") -> str:
-    """The path of a program, that `make setup` installs unless the hint says something else."""
+    """The path of a program, which `make setup` installs if the hint does not say otherwise."""
     if found is None:
         reason = f"no {name} on PATH{hint}"
         if os.environ.get("CI"):

@@ -1,5 +1,5 @@
-"""The two-moment filter, slow and readable, one integral at a time, sharing nothing with kernels:
-SciPy's functions, a dense grid for each side alone, no running sums."""
+"""The two-moment filter, slow and readable, one integral at a time. It shares no code with kernels:
+it has SciPy's distribution functions, a dense grid for each side alone, and no running sums."""
 
 import math
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from stream_rater.rating.parameters import TwoMoment
 SECONDS_PER_DAY = 86400.0
 TOTAL = 1.64
 KINDS = ((0.8, 0.4 / math.sqrt(TOTAL), 1.0 / TOTAL), (0.2, -1.6 / math.sqrt(TOTAL), 1.0 / TOTAL))
-"""Of noise with mean 0 and variance 1: how often, where, and how wide."""
-REACH, STEP = 9.0, 0.15  # In deviations of the widest performance, and of the narrowest.
+"""Noise of mean 0 and variance 1, as a mixture of normals: (weight, mean, variance) of each."""
+REACH, STEP = 9.0, 0.15  # Of the grid: in deviations of the widest and the narrowest performance.
 
 
 @dataclass
@@ -58,7 +58,7 @@ def points_of(config: TwoMoment, player: Player) -> float:
 
 
 def level_of(config: TwoMoment, sides: Sequence[Side]) -> float:
-    """From where deviations are once newcomers have means: those present, unless all equal."""
+    """The rating from which deviations are measured: that of those present, or initial_mu."""
     if len({round(sum(side.shares), 6) for side in sides}) == 1:
         return config.initial_mu
     found, present = 0.0, 0.0
@@ -97,7 +97,7 @@ def log_density(x: Floats, side: Side) -> Floats:
 
 
 def rate_side(sides: Sequence[Side], own: int, ceiling: float) -> tuple[float, float, float]:
-    """The mean of the side's performance, and the mean and the variance of its skill."""
+    """The mean of a side's performance, and the mean and variance of its skill, after a round."""
     side = sides[own]
     widest = max(math.sqrt(each.variance + each.noise) for each in sides)
     narrowest = min(math.sqrt(each.variance + 0.6 * each.noise) for each in sides)

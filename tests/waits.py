@@ -1,6 +1,8 @@
-"""Waits for a fact end when nothing has moved for long, not after so many seconds of work, which
-may take minutes on a busy machine. So whoever waits says what moves on the way: offsets, a log's
-length, a process' time. A wait that fails says what for, and what moved last."""
+"""Waits for a fact, which give up when nothing has moved for long, not after some seconds of work.
+
+On a busy machine, a second of work may take a minute. So the caller says what moves on the way to
+the fact: committed offsets, the length of a log, a process' time on a processor. The error of a
+wait that fails says what it waited for, and what moved last."""
 
 import time
 from collections.abc import Callable
@@ -10,26 +12,26 @@ from typing import Final
 
 from local.processes import cpu_steps
 
-STILL_S: Final = 180.0  # Without movement for so long a wait fails; no step is delayed so.
+STILL_S: Final = 180.0  # A wait fails after this long without movement.
 
-LEAST_LOOKS: Final = 20  # It looks so often first: a suspended machine has not stood still.
+LEAST_LOOKS: Final = 20  # After the last movement, before it fails: a machine may be suspended.
 
-LONGEST_S: Final = 1500.0  # A wait fails then, even if something moves for ever.
+LONGEST_S: Final = 1500.0  # A wait fails after this time, even if something still moves.
 
-HANGS_S: Final = 1800.0  # Bounds a program of unseen progress; pytest's `timeout` is longer.
+HANGS_S: Final = 1800.0  # For programs whose progress is unseen; pytest's `timeout` is longer.
 
 Moves = Callable[[], object]  # A value that changes as long as there is progress.
 
 
 class StoodStill(AssertionError):
-    """The fact did not come to hold: says which, and what moved last."""
+    """A wait has failed. The message names the fact that was waited for, and what moved last."""
 
 
 class Watch:
     """Looks at what moves, and fails when it has stood still for long."""
 
     def __init__(self, what: str, moves: Moves | None = None, still_s: float = STILL_S) -> None:
-        """`what` is waited for; without `moves`, nothing is known to move."""
+        """`what` names the fact in the error. Without `moves`, nothing counts as movement."""
         self._what, self._moves, self._still_s = what, moves, still_s
         self._began_s = self._moved_s = time.monotonic()
         self._looks = self._since_moved = 0
@@ -59,7 +61,8 @@ class Watch:
 def wait_until(
     holds: Callable[[], bool], what: str, *, moves: Moves | None = None, every_s: float = 0.05
 ) -> None:
-    """Until `holds` is true, or nothing has `moves`-d for STILL_S: then fails with `what`."""
+    """Wait until `holds()` is true, or raise StoodStill, which names `what`. `moves`: what moves on
+    the way; by default the attribute `moves` of `holds`, if it has one."""
     watch = Watch(what, moves or getattr(holds, "moves", None))
     while not holds():
         watch.look()
@@ -67,12 +70,12 @@ def wait_until(
 
 
 def cpu_of(pid: int) -> Moves:
-    """A process' time on a processor, as what moves: only one that works gets its steps in time."""
+    """A process' CPU time, as what moves, in steps that mere polling does not reach in time."""
     return partial(cpu_steps, pid)
 
 
 def size_of(*files: Path) -> Moves:
-    """The sizes of files, of those that there are, as what moves."""
+    """The sizes of those of the files that exist, as what moves."""
     return lambda: [path.stat().st_size for path in files if path.exists()]
 
 

@@ -33,7 +33,7 @@ LOCK: Final = ROOT / "requirements.lock"
 OUT: Final = ROOT / "build" / "audit"
 PROJECT: Final = "stream-rater"
 TOOLS: Final = frozenset({"pip", "setuptools", "uv"})
-"""Brought by venv, or by `make lock`: they may be there without being locked."""
+"""Packages that venv or `make lock` installs. They need not be in the lock."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Locked:
 
 @dataclass
 class Audit:
-    """How much was checked, and one line for each finding."""
+    """The result: how much was checked, and one line for each finding."""
 
     packages: int = 0
     files: int = 0
@@ -104,7 +104,7 @@ def changed_files(package: Distribution) -> Iterator[str]:
 
 
 def audit(lock: Path) -> Audit:
-    """All checks."""
+    """Run all checks. Returns the findings."""
     there = installed()
     done = Audit(packages=len(there))
     done.findings += compare(read_lock(lock.read_text(encoding="utf-8")), there)
@@ -118,7 +118,7 @@ def audit(lock: Path) -> Audit:
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """This Python."""
+    """Run this Python with these arguments."""
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, check=False,
@@ -126,7 +126,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def write_bill(path: Path) -> int:
-    """The bill of materials in CycloneDX; returns how many components it has."""
+    """Write the bill of materials in CycloneDX. Returns the number of its components."""
     written = run(
         "-m", "cyclonedx_py", "environment", "--gather-license-texts", "--output-reproducible",
         "--pyproject", "pyproject.toml", "--output-format", "JSON", "--output-file", str(path),
@@ -138,7 +138,7 @@ def write_bill(path: Path) -> int:
 
 
 def known_vulnerabilities() -> list[str]:
-    """What pip-audit finds; it needs a network."""
+    """Lines for what pip-audit finds. It needs a network."""
     tool = shutil.which("pip-audit")
     if tool is None:
         return ["pip-audit is not on PATH: `pipx install pip-audit`, or leave ONLINE out"]
@@ -148,7 +148,7 @@ def known_vulnerabilities() -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; 0 nothing found, 1 something."""
+    """Run the command. Returns 0, or 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="audit", description="What is installed, checked.")
     parser.add_argument("--lock", type=Path, default=LOCK)
     parser.add_argument("--out", type=Path, default=OUT)

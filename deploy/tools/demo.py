@@ -64,7 +64,7 @@ POLL_S = 0.05
 
 @dataclass
 class Demo:
-    """One run: where, how much, and what came of it."""
+    """A run of the demo: its servers, its size, and its results."""
 
     given: argparse.Namespace
     console: Console
@@ -76,10 +76,10 @@ class Demo:
     began_s: float
     case: Case
     counts: dict[str, int] = field(default_factory=dict)
-    """What the game backend says it has reported, over both phases."""
+    """The counts that the game backend has printed, summed over both phases."""
 
     def play(self) -> None:
-        """All of it, in order."""
+        """Play the whole demo."""
         with Screen(self.console, self.ratings, self.season.skills).on() as screen:
             steady = self._stream(screen, "steady", self.given.rounds, self.given.per_second)
             burst = self._stream(screen, "all at once", self.given.burst, None)
@@ -114,7 +114,7 @@ class Demo:
         return phase
 
     def _reported(self, result: str) -> int:
-        """Book what the backend reported; the rating changes that must follow."""
+        """Add what the backend reported. Returns the number of rating changes that must follow."""
         counts: dict[str, int] = json.loads(result)
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
@@ -145,24 +145,24 @@ class Demo:
         self._print(f"\nmatchmaking, {RANKED}:", answer)
 
     def _print(self, *lines: str) -> None:
-        """Lines, and an empty one after them."""
+        """Print lines, and an empty one after them."""
         self.console.print(*lines, "", sep="\n", soft_wrap=True, highlight=False)
 
     def _verify(self) -> str:
-        """Let `stream-rater verify` compare; DemoFailed when something differs."""
+        """Run `stream-rater verify`. Raises DemoFailed if anything differs."""
         command = [*STREAM_RATER, "verify"]
         return output_of("verify", command, self.folder, self.environment, VERIFY_TIMEOUT_S)
 
     def _correct(self) -> str:
-        """Let `stream-rater correct` remove the cheater, and `verify` compare with a replay without
-        the cheater; who got points back, in words."""
+        """Remove the cheater by `stream-rater correct`, and let `verify` compare with a replay
+        without the cheater. Returns a sentence on who got points back."""
         case = self.case
         case.open()
         if not case.rounds:
             return f"none: {CHEATER} has not played in so short a season"
         command = [*STREAM_RATER, *COMMAND]
         answer = output_of("correct", command, self.folder, self.environment, CORRECT_TIMEOUT_S)
-        equal = self._verify()  # which waits until the workers are done
+        equal = self._verify()  # `verify` waits until the workers are done
         moves = case.close()
         self._print(
             f"A cheater was found: {CHEATER} won {case.wins} of {counted(case.rounds, 'round')}.",
@@ -180,7 +180,7 @@ class Demo:
             raise DemoFailed(f"{missing} rating changes are missing, {surplus} came twice")
 
     def _stop_service(self) -> None:
-        """SIGTERM: the service finishes what is in hand and ends with exit code 0."""
+        """Send SIGTERM. The service must finish its work and exit with 0."""
         log = self.service.log
         if (code := self.service.stop(STOP_TIMEOUT_S)) != 0:
             raise DemoFailed(f"the service ended with exit code {code} after SIGTERM", log)
@@ -220,7 +220,7 @@ class Demo:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The arguments."""
+    """The parsed arguments."""
     parser = argparse.ArgumentParser(prog="demo", description="A season through the service.")
     parser.add_argument("--rounds", type=int, default=800, help="reported at a steady rate")
     parser.add_argument("--per-second", type=float, default=40.0, help="that rate")
@@ -234,7 +234,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 @contextmanager
 def ready_demo(given: argparse.Namespace, console: Console) -> Iterator[Demo]:
-    """Servers, service and follower, for the length of a block."""
+    """Servers, service and follower for the block."""
     began_s = time.monotonic()
     with (
         servers() as at,
@@ -256,7 +256,7 @@ def ready_demo(given: argparse.Namespace, console: Console) -> Iterator[Demo]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: 0 when all went well, 1 with one line and the end of a log when not."""
+    """Run the demo. Returns 0, or 1 after one line and the end of a log if anything failed."""
     console = Console(soft_wrap=not sys.stdout.isatty())
     given = parse(arguments)
     try:

@@ -18,11 +18,11 @@ BUILD = ROOT / "build"
 DIST = BUILD / "dist"
 LOCKS = (ROOT / "deploy" / "image.lock", ROOT / "deploy" / "build.lock")
 NEEDED = {"avx2", "fma"}
-"""Flags of a processor that runs what is compiled."""
+"""The flags of processors that can run the compiled kernels."""
 
 
 def main() -> int:
-    """Build all into build/dist; 1 if there is no wheel with kernels."""
+    """Build all packages into build/dist. Returns 1 if no wheel with kernels was built."""
     for folder in (DIST, BUILD / "kernels"):
         shutil.rmtree(folder, ignore_errors=True)
     build(sys.executable, DIST)
@@ -42,25 +42,25 @@ def main() -> int:
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Print a line on standard error."""
     print(f"dist: {text}", file=sys.stderr, flush=True)
 
 
 def build(python: str, folder: Path) -> None:
-    """The source package and the pure wheel."""
+    """Build the source package and the pure wheel."""
     _run(python, "-m", "hatchling", "build", "--directory", str(folder))
 
 
 def build_with_kernels(python: str, folder: Path, **variables: str) -> None:
-    """The wheel with the kernels that this Python compiles (see `wheel_kernels`)."""
+    """Build the wheel with the kernels that this Python compiles (see `wheel_kernels`)."""
     hook = {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}
     words = ("hatchling", "build", "--target", "wheel", "--directory", str(folder))
     _run(python, "-m", *words, **hook, **variables)
 
 
 def interpreter(version: str) -> str | None:
-    """The path of a Python of this version, if one is on the path. A shim of a version that was not
-    chosen does not run."""
+    """The path of a Python of this version on PATH, or None. A version manager's shim counts only
+    if it runs."""
     words = [f"python{version}", "-c", "import sys; print(sys.executable)"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -70,7 +70,7 @@ def interpreter(version: str) -> str | None:
 
 
 def make_environment(python: str, folder: Path) -> str:
-    """An environment with what the service needs and what builds it. Returns its Python."""
+    """Make an environment with what the service needs and what builds it. Returns its Python."""
     own = str(folder / "bin" / "python")
     uv = (sys.executable, "-m", "uv", "--quiet")
     _run(*uv, "venv", "--clear", "--no-project", "--python", python, str(folder))

@@ -35,12 +35,12 @@ from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MI
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
 SCHEMAS: Final = "#/components/schemas/"
 VERSION: Final = "1.4.0"
-"""Of the events: raised in the middle by an addition, and there is nothing else."""
+"""The version of the events. An addition raises the middle number. No other change is made."""
 
 Json = dict[str, Any]
 
 ID: Final[Json] = {"minLength": 1, "maxLength": MAX_ID_BYTES}
-"""At most so many bytes of UTF-8; as many characters, where they are ASCII."""
+"""An id. The limit is in bytes of UTF-8; JSON Schema can only limit characters."""
 TIME: Final[Json] = {"format": "date-time", "minLength": 1, "maxLength": MAX_TIME_LENGTH}
 
 PLAYED: Final[Json] = {"properties": {"dnf": {"const": True}}, "required": ["dnf"]}
@@ -110,7 +110,7 @@ CORRECTION: Final = {
         "minimum": 0, "maximum": MOST_SIGMA, "description": "Every sigma is this much at least.",
     },
 }  # fmt: skip
-"""Of all kinds together: a name means the same in each."""
+"""Additions for the fields of all corrections. A name means the same in each kind."""
 
 SEED: Final = {
     "ladder": ID,
@@ -123,7 +123,7 @@ SEED: Final = {
     "mu": {"description": "What mu becomes. Left out: it stays."},
     "sigma": {"exclusiveMinimum": 0, "description": "What sigma becomes at least."},
 }
-"""Of seeds and resets together."""
+"""Additions for the fields of seeds and resets."""
 SEEDED_PLAYER: Final = {
     "player": ID,
     "mu": {"description": "On the ladder's scale."},
@@ -230,11 +230,11 @@ EXAMPLES: Final[dict[str, Json]] = {
         "player": "ann", "sigma": 200.0,
     },
 }  # fmt: skip
-"""One of each kind."""
+"""An example of each kind of message."""
 
 
 def schemas() -> Json:
-    """What the types say, then what is added."""
+    """The schemas of all types, with the additions."""
     _, found = msgspec.json.schema_components(TYPES, ref_template=SCHEMAS + "{name}")
     _refine(found["RoundCompleted"], ROUND)
     _refine(found["RatingChanged"], CHANGED)
@@ -257,7 +257,7 @@ def schemas() -> Json:
 def _refine(schema: Json, additions: Json) -> None:
     for name, addition in additions.items():
         property_schema = schema["properties"][name]
-        # Where null is allowed, too, the addition is about the other; of a struct nothing is added.
+        # If null is allowed, too, the addition is for the other type. A struct gets none.
         others = (
             each for each in property_schema.get("anyOf", ()) if each.get("type", "null") != "null"
         )
@@ -312,7 +312,7 @@ def _of_season(name: str, kind: type[msgspec.Struct]) -> Json:
 
 
 def messages() -> Json:
-    """Of all public topics."""
+    """The messages of all public topics."""
     both = [events.JSON, events.MSGPACK]
     of_round = _headers(HEADERS, False, both)
     of_round["properties"] |= {
@@ -343,7 +343,7 @@ def _camel(name: str) -> str:
 
 
 def document() -> Json:
-    """The whole of it."""
+    """The whole document."""
     channels = {
         _camel(topic): {
             "address": topic,
@@ -381,19 +381,19 @@ def document() -> Json:
 
 
 class _Plain(yaml.SafeDumper):
-    """Without anchors: what is said twice is written twice."""
+    """Writes no anchors: what occurs twice is written twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def text() -> str:
-    """As YAML."""
+    """The document as YAML."""
     return yaml.dump(document(), Dumper=_Plain, sort_keys=False, width=96, allow_unicode=True)
 
 
 def main() -> int:
-    """Write the document."""
+    """Write the document. Returns 0."""
     DOCUMENT.write_text(text(), encoding="utf-8")
     return 0
 

@@ -21,23 +21,23 @@ from pathlib import Path
 TESTS = {"tests", "test"}
 FOR_COMPILERS = {".a", ".lib", ".h", ".pyi", ".pxd", ".pyx", ".c", ".cpp"}
 NEVER_RUN = ("numpy/distutils", "numpy/f2py", "pygments/lexers")
-"""Of the packages: what compiles, and what colours programs in a hundred languages."""
+"""Folders of packages that are left out: compilers' tools, and lexers of many languages."""
 LEXERS = {"__init__.py", "_mapping.py", "python.py"}
-"""Those of Python's own stand in tracebacks."""
+"""The lexers that stay: tracebacks are coloured as Python."""
 OF_NO_USE = {
     "__pycache__", "distutils", "site-packages", "dist-packages", "test", "tests", "ensurepip",
     "idlelib", "lib2to3", "pydoc_data", "tkinter", "turtledemo", "LICENSE.txt",
 }  # fmt: skip
 UNLINKED = ("_dbm", "_gdbm", "_tkinter", "nis")
-"""What the root lacks of the standard library: what builds, tests and draws, two stores and a
-directory service that nobody opens here, and bytecode, which Python makes again. `test_image` says
-that no file of the service imports any of it, and `test_image_runs` runs each command without."""
+"""Parts of the standard library that the root lacks: what builds, tests and draws, two stores, a
+directory service, and bytecode, which Python makes again. `test_image` checks that no file of the
+service imports any of them, and `test_image_runs` runs each command without them."""
 
 OF_THE_SYSTEM = (
     "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/lib/ssl/certs", "/usr/lib/ssl/cert.pem",
     "/usr/lib/ssl/openssl.cnf", "/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/os-release",
 )  # fmt: skip
-"""Certificate authorities, how names are looked up, and which system it is."""
+"""Certificate authorities, settings of TLS and name look-up, and the system's name."""
 
 NOWHERE = "/nonexistent"
 USERS = f"root:x:0:0::{NOWHERE}:{NOWHERE}\nrater:x:65532:65532::{NOWHERE}:{NOWHERE}\n"
@@ -46,7 +46,7 @@ ELF, LOADED = b"\x7fELF\x02\x01", 1
 
 
 def trim(prefix: Path) -> int:
-    """Remove tests, what only compilers read, and the symbols of libraries; bytes saved."""
+    """Remove tests, files for compilers, and symbols of libraries. Returns the bytes saved."""
     before = size(prefix)
     for packages in prefix.glob("lib/python*/site-packages"):
         for folder in sorted(packages.glob("*/**/")):
@@ -67,7 +67,7 @@ def trim(prefix: Path) -> int:
 
 
 def libraries(folder: Path) -> Iterator[Path]:
-    """Everything below that is linked."""
+    """The shared libraries and programs below a folder."""
     for file in sorted(folder.rglob("*")):
         if file.is_file() and not file.is_symlink() and file.open("rb").read(6) == ELF:
             yield file
@@ -89,7 +89,7 @@ def strip(library: Path) -> None:
             file.seek(at + number * width)
             _, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", file.read(width))
             end = max(end, offset + length)
-        struct.pack_into("<Q", header, 40, 0)  # no sections any more:
+        struct.pack_into("<Q", header, 40, 0)  # no section table any more:
         struct.pack_into("<HH", header, 60, 0, 0)
         file.seek(0)
         file.write(header)
@@ -97,7 +97,7 @@ def strip(library: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files below."""
+    """The bytes of all files below a folder."""
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
 
 
@@ -108,12 +108,12 @@ class Root:
         self.folder = folder
         self.system = system
         self.brought: set[str] = set()
-        """Files, by their names without links."""
+        """The files that were copied, by their names with links resolved."""
 
     def bring(self, name: str) -> None:
-        """A file or a folder, with the links on the way to it and what they point to.
+        """Copy a file or folder, with the links on the way to it and what they point to.
 
-        A name that is not there is passed over: systems differ.
+        A name that does not exist is skipped, because systems differ.
         """
         place = ""
         for part in Path(name).parts[1:]:
@@ -137,14 +137,14 @@ class Root:
         return None
 
     def write(self, name: str, text: str) -> None:
-        """A file of our own."""
+        """Write a file of our own into the root."""
         path = Path(f"{self.folder}/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def needed_by(files: Iterable[Path]) -> set[str]:
-    """The shared libraries that these load, by the names that the linker finds them by."""
+    """The shared libraries that these files load, by the paths at which the linker finds them."""
     found: set[str] = set()
     for file in files:
         command = ["ldd", str(file)]
@@ -154,12 +154,12 @@ def needed_by(files: Iterable[Path]) -> set[str]:
 
 
 def read_ldd(output: str) -> set[str]:
-    """The files that ldd names. What it does not find is of no use here either."""
+    """The files that ldd names. Libraries that it does not find are left out."""
     return set(re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", output, re.MULTILINE))
 
 
 def make_root(prefix: Path, folder: Path) -> None:
-    """Fill it; the environment itself is not in it."""
+    """Fill a folder as the root. The environment itself is not in it."""
     folder.mkdir(parents=True)
     root = Root(folder)
     standard = Path(sysconfig.get_path("stdlib"))
@@ -190,7 +190,7 @@ def make_root(prefix: Path, folder: Path) -> None:
 
 
 def record_packages(root: Root) -> None:
-    """Debian's packages of the files that were brought, with their copyright, if it is Debian."""
+    """On Debian, record the packages of the copied files, and copy their copyright files."""
     if shutil.which("dpkg-query") is None:
         return
     names = sorted(root.brought | {name.removeprefix("/usr") for name in root.brought})
@@ -205,7 +205,7 @@ def record_packages(root: Root) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command line; 2 if it makes no sense."""
+    """Run the command. Returns 2 for wrong usage."""
     match list(arguments):
         case ["trim", prefix]:
             print(f"trimmed by {trim(Path(prefix)) / 1e6:.0f} MB")

@@ -54,7 +54,7 @@ ANYWHERE: Final = {"--settings", "--help"}
 """Options that the text explains once for all commands."""
 
 Cells = Mapping[str, str | None]
-"""For each name of a checked table, the cell beside it; None leaves the cell that is there."""
+"""By name in a checked table, the text of the second cell; None leaves that cell as it is."""
 
 
 def main() -> int:
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def written(page: str) -> str:
-    """A page with its generated and checked parts as the code is. ValueError names what differs."""
+    """A page with its generated and checked parts renewed. ValueError names what differs."""
 
     def part(found: re.Match[str]) -> str:
         begin, kind, name, text, end = found.groups()
@@ -87,7 +87,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def filled(name: str, text: str, cells: Cells) -> str:
-    """A table written by hand, with the second column as the code has it."""
+    """A table written by hand, with the second column filled in from the code."""
     lines, seen = text.strip().splitlines(), list[str]()
     for i, line in enumerate(lines[2:], start=2):
         _, first, *rest = re.split(r"(?<!\\)\|", line)
@@ -147,7 +147,7 @@ def shown(default: Any) -> str:
 
 
 def named() -> Iterator[tuple[str, click.Command]]:
-    """Every command by its words; of a group, its commands."""
+    """Every command with its words; for a group, all of its commands."""
     for name, command in sorted(app.main.commands.items()):
         if isinstance(command, click.Group):
             yield from ((f"{name} {own}", each) for own, each in sorted(command.commands.items()))
@@ -207,7 +207,7 @@ VALUES: Final = {"integer": "N", "integer range": "N", "float": "X", "float rang
 
 
 def in_a_cell(text: str) -> str:
-    """A help text on one line."""
+    """A help text on one line, for a cell of a table."""
     return " ".join(text.split()).replace("|", r"\|")
 
 

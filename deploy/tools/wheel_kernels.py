@@ -16,8 +16,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 USUAL = "x86-64-v3"
-"""The level without $NUMBA_CPU_NAME: any x86-64 with AVX2 and FMA. No platform tag says so. Other
-processors compile kernels."""
+"""The level if $NUMBA_CPU_NAME is not set: any x86-64 with AVX2 and FMA, which no platform tag can
+say. Other processors compile the kernels themselves."""
 PLATFORM = "manylinux_2_28_x86_64"
 COMPILED_BY = ("numba", "llvmlite")
 
@@ -42,7 +42,7 @@ class KernelsHook(BuildHookInterface[Any]):
         build_data["tag"] = f"{python}-{python}-{PLATFORM}"
 
     def _run(self, variables: dict[str, str], *words: str) -> str:
-        """What this Python prints."""
+        """What this Python prints when it runs these words."""
         done = subprocess.run(
             [sys.executable, *words], cwd=self.root, env=os.environ | variables,
             stdout=subprocess.PIPE, text=True, check=True,

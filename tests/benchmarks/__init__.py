@@ -1,2 +1,2 @@
-"""Benchmarks: how fast, exact and small, measured and not asserted. Rivals take turns in one
-process, and the best of each counts: all else a machine does only adds time."""
+"""Benchmarks measure how fast, exact and small things are, and assert nothing. Rivals take turns in
+one process, and the best time of each counts, since a machine's other work only adds time."""

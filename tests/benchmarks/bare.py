@@ -1,6 +1,6 @@
-"""The framework and the server of `serve` alone: `python -m tests.benchmarks.bare BYTES` answers
-all by a JSON text of so many bytes; without BYTES it takes rounds, only produces each, and answers
-202."""
+"""The framework and the server of `serve` alone. `python -m tests.benchmarks.bare BYTES` answers
+every request by a JSON text of so many bytes. Without BYTES, it only produces each
+round to Kafka, and answers 202."""
 
 import asyncio
 import sys

@@ -15,7 +15,7 @@ Shown = tuple[int, list[Result]]  # The exit code, and all results.
 
 
 def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:
-    """With the options that all have."""
+    """A parser with the options that all benchmarks have."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=text)
     parser.add_argument("--quick", action="store_true", help="less of everything: does it run?")
     writing.add_option(parser)
@@ -25,7 +25,7 @@ def a_parser(module: str, text: str | None) -> argparse.ArgumentParser:
 def parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *others: str
 ) -> argparse.Namespace:
-    """What is asked for; `--write` with a quick run or one of the other options is wrong usage."""
+    """The parsed arguments. `--write` with a quick run or one of `others` is wrong usage."""
     asked = parser.parse_args(arguments)
     unlike = {option: getattr(asked, option[2:]) for option in ("--quick", *others)}
     writing.check(parser, write=asked.write, unlike=unlike)
@@ -63,7 +63,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def end(target: str, asked: argparse.Namespace, shown: Shown) -> int:
-    """Write the results of this target of the Makefile, if that is asked for; the exit code."""
+    """Write the results of a target of the Makefile if asked to. Returns the exit code."""
     code, done = shown
     if asked.write:
         writing.write_run(target, done, asked.arguments)

@@ -1,5 +1,5 @@
-"""`python -m tests.benchmarks.compiling`: the processor time that each kernel takes to compile,
-with the functions that are inlined into it, without the kernels that it calls."""
+"""`python -m tests.benchmarks.compiling` prints the CPU time that each kernel takes to compile,
+with the functions that are inlined into it, but without the kernels that it calls."""
 
 import json
 import os

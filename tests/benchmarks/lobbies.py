@@ -1,6 +1,6 @@
-"""`lobby/5`, `lobby/100`: both stages in memory, µs an update, beside openskill.py's PlackettLuce
-and the trueskill package. All rate the same evenings, whose lobbies share no player; ours in waves,
-as the service does. Ratings are looked up before a lobby and kept after it."""
+"""`lobby/5`, `lobby/100`: µs per update of both stages in memory, beside openskill.py's
+PlackettLuce and the trueskill package. All rate the same evenings, whose lobbies share no player;
+ours rates in waves, as the service does. All look up ratings before a lobby and store new ones."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,11 +17,11 @@ from tests.benchmarks.measure import Effort, Result, best_s, result
 from tests.benchmarks.stage1 import LOGISTIC, wave_of
 
 PLAYERS = 2_000
-WARM_UP = 40  # Evenings before: as many rounds for each player, so that histories are full.
+WARM_UP = 40  # Evenings before the time counts, so that players' histories are full.
 TURNS = 40
 PEERS_PLAYERS = {"openskill": 500, "trueskill": 100}  # Smaller: an update's time does not change.
 
-EVENINGS = 8  # In a turn of ours: a turn should last as long as a peer's does.
+EVENINGS = 8  # In a turn of ours, which should last as long as a peer's.
 
 Evening = Ints  # Lobbies, a row each: their players, best first.
 
@@ -59,7 +59,7 @@ def ours(players: int) -> Rate:
 
 
 def one_by_one(package: Callable[[Any], Any], ratings: list[Any]) -> Rate:
-    """A package that rates one lobby after the other, teams of one, in order of their ranks."""
+    """A package that rates lobbies one by one, as teams of one player in order of their ranks."""
 
     def rate(lobbies: Evening) -> None:
         for rows in lobbies.tolist():

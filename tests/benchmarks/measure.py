@@ -19,7 +19,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    quick: bool = False  # As little as shows that it runs.
+    quick: bool = False  # Measure only enough to show that it runs.
     repeat: int | None = None
 
     def turns(self, usual: int) -> int:
@@ -28,7 +28,7 @@ class Effort:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One figure, and those it is to be seen beside."""
+    """A figure, and others to compare it with."""
 
     name: str
     value: float
@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True):
 def result(
     name: str, value: float, unit: str, ratio: Mapping[str, float] | None = None, note: str = ""
 ) -> Result:
-    """A result with its figures rounded to what they can say."""
+    """A result with its figures rounded to DIGITS significant digits."""
     rounded = {key: _rounded(each) for key, each in (ratio or {}).items()}
     return Result(name, _rounded(value), unit, rounded, note)
 

@@ -1,7 +1,7 @@
 """The offline commands on whole files, and ten years of Codeforces in memory. `offline/FILE`: what
-a round costs beyond the start of a command, by `rate`, `evaluate`, and the latter with two
-configurations, in turns in this process. `update`, `evaluate`, `record` `/codeforces`: both stages,
-the whole command, the size of beliefs."""
+a round costs, without the start of the command, in `rate`, `evaluate`, and `evaluate` with two
+configurations, in turns in this process. `update/codeforces`, `evaluate/codeforces` and
+`record/codeforces`: the time of both stages and of the whole command, and the size of beliefs."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ QUICK = 100  # The divisor of the number of rounds for a quick run.
 
 
 def made_up(count: int, made: Made) -> Iterator[bytes]:
-    """Rounds of so many players each, drawn from all: a minute apart."""
+    """Rounds a minute apart, each of so many players, drawn from all."""
     rng = random.Random(1)
     for i in range(count):
         chosen = rng.sample(range(made.players), made.size)
@@ -134,7 +134,7 @@ FILE, QUICK_ROUNDS = "codeforces", 60
 
 @cache
 def _read(effort: Effort) -> list[OneRound]:
-    """The rounds, read and valid; decoding is none of what is measured."""
+    """The decoded and validated rounds. Decoding is not measured."""
     reader, most = Reader(any_ladder(LOGISTIC)), QUICK_ROUNDS if effort.quick else None
     return [reader.read(line) for line in islice(read_lines(shared(FILE)), most)]
 
@@ -207,7 +207,7 @@ def _final_mu(pool: Pool) -> dict[str, float]:
 
 
 def _record(effort: Effort) -> Result:
-    """Bytes of the final beliefs, and what they cost in mu against every factor in float64."""
+    """Bytes of final beliefs, and the error in mu that they make against factors in float64."""
     rounds = _read(effort)
     kept = _replayed(LOGISTIC, rounds)
     sizes = np.array([len(kept.belief_bytes(player)) for player, _ in kept])

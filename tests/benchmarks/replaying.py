@@ -1,7 +1,7 @@
 """`replay/rebuild` and `replay/verify`: how fast a long log in a data file (lobbies of five, 64
-ladders) is replayed, on all cores and on one, in turns; rebuild without the writing.
-`replay/seeds`: how fast millions of players get the ratings that they bring, one record after the
-other (`rate`, `verify`) and many together."""
+ladders) is replayed, on all cores and on one, in turns. The writing of `rebuild` is not measured.
+`replay/seeds`: how fast a replay seeds millions of players, one record after the other (as `rate`
+and `verify` do) and many records together (as `rebuild` does)."""
 
 import tempfile
 import time
@@ -64,7 +64,7 @@ def append(path: Path, rounds: Iterable[Round], received_s: float) -> int:
 
 
 def _made(path: Path, effort: Effort, settings: Settings) -> int:
-    """Make a data file whose rounds count as rated, with their ratings. The number of updates."""
+    """Make a data file whose rounds are rated. Returns the number of updates."""
     rounds = limited(UPDATES // (QUICK if effort.quick else 1), WORKLOADS[WORKLOAD].rounds())
     updates = append(path, rounds, RECEIVED_S)
     with closing(Database.open(path)) as database, database.write(LogTrouble) as connection:

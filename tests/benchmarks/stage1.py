@@ -1,7 +1,7 @@
-"""Stage 1 by size of round: `stage1/N`, for Elo-MMx `stage1-gaussian/N`, µs a player in waves of
-some 100,000; `error_points` is the worst error against brute force, which bisects the increasing
-balance -Q_i(x) of Theorem 3.2, summed over all opponents, and shares no code. `two-moment/N`: both
-stages of that filter, in turns with Elo-MMR with full histories; medians."""
+"""Stage 1 by size of round: `stage1/N` and, for Elo-MMx, `stage1-gaussian/N` are µs per player in
+waves of some 100,000. `error_points` is the worst error against brute force, which shares no code:
+it bisects the balance -Q_i(x) of Theorem 3.2, an increasing sum over all opponents. `two-moment/N`:
+medians of both stages of that filter, in turns with Elo-MMR with full histories."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -46,7 +46,9 @@ def _gaussian(x: Floats, i: Ints, mu: Floats, delta: Floats) -> Floats:
 
 
 def worst_error(found: Floats, at: Ints, mu: Floats, delta: Floats, *, gaussian: bool) -> float:
-    """By how many points `found` (m,), of entries `at` (m,) of all in order of place, is wrong."""
+    """The largest error, in points, of performances `found` (m,) of the entries `at` (m,).
+
+    Entries are in order of place; `mu` and `delta` (n,) are those of all entries."""
     balance = _gaussian if gaussian else _logistic
     size = max(1, CHUNK // len(mu))
     worst = 0.0

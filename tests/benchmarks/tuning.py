@@ -1,5 +1,5 @@
-"""`tuning/EXECUTOR/N`: the same search in one process, in several, and on a local Dask cluster,
-which runs already; each must find what one process finds, to the last digit."""
+"""`tuning/EXECUTOR/N`: the time of the same search in one process, in several, and on a local Dask
+cluster that runs already. Each must find what one process finds, to the last digit."""
 
 import tempfile
 import time

@@ -1,6 +1,6 @@
-"""`winners/cwl/elo-mmr`…: how well winners of whole rounds are predicted, one by one before they
-are rated, and whether probabilities hold: by Elo-MMR, also with the variance factor that suits the
-first tenth, Elo with each player's mean over all pairs, and openskill.py's `predict_win`."""
+"""`winners/cwl/elo-mmr`…: how well winners of whole rounds are predicted before each is rated, and
+whether the probabilities hold. Systems: Elo-MMR, also with the variance factor that suits the first
+tenth, Elo with each player's mean over all pairs, and openskill.py's `predict_win`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

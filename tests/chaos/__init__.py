@@ -1,1 +1,1 @@
-"""Injects faults on real servers, and checks that every rating is there once, as by a replay."""
+"""Injects faults on real servers, and checks that every rating is there once, as in a replay."""

@@ -81,7 +81,7 @@ def go_on(given: argparse.Namespace) -> int:
 def accumulate(
     ledger: Ledger, faults: list[str], until_injected: int, minutes: float, quick: bool
 ) -> None:
-    """Play the fault played least, until the ledger has so many, failed rows too, or time ends."""
+    """Play the least played fault, until the ledger has so many faults or the time is over."""
     deadline_s = time.monotonic() + 60.0 * minutes
     while ledger.injected < until_injected and time.monotonic() < deadline_s:
         name = ledger.next(faults)
@@ -126,7 +126,7 @@ def _arguments() -> argparse.Namespace:
 def play(
     names: list[str], quick: bool, minutes: float, outcomes: list[Outcome], failures: list[Failure]
 ) -> None:
-    """Inject one fault after the other, whatever comes of each, until the time is over."""
+    """Inject one fault after the other, whatever the outcome of each, until the time is over."""
     said = Console(stderr=True)
     deadline_s = time.monotonic() + 60.0 * minutes
     for name in names:
@@ -140,7 +140,7 @@ def play(
         except OutOfTime:
             why = f"not played to its end within {minutes:g} minutes"
             failures.append(Failure(name, why, out_of_time=True))
-        except Exception as error:  # servers, clients, workers, promises: the next fault goes on
+        except Exception as error:  # whatever failed, the next fault is played
             failures.append(Failure(name, f"{type(error).__name__}: {error}"))
         else:
             said.print(f"{name}: {time.monotonic() - began_s:.0f} s", markup=False)
@@ -150,7 +150,7 @@ def play(
 
 @contextmanager
 def until(deadline_s: float) -> Iterator[None]:
-    """Raise OutOfTime within the block at that time, once, or before it if that is over."""
+    """Raise OutOfTime in the block, once, at that time; before the block if the time is over."""
 
     def out_of_time(_number: int, frame: FrameType | None) -> None:
         if not in_destructor(frame):

@@ -1,6 +1,6 @@
-"""Faults below the servers: processes that stand still, a lost power, full disks (a small file
-system needs root), and a broker's clock that jumps, by libfaketime: it decides when a record
-arrived."""
+"""Faults below the servers: frozen processes, a power cut, full disks, and a broker's clock that
+jumps, by libfaketime. That clock decides when a record arrived. A full disk is a small file system,
+which only root can mount."""
 
 import errno
 import os
@@ -26,13 +26,13 @@ from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.integration.processes import wait_until
 
 METADATA_TOPIC = "__cluster_metadata"
-METADATA = f"{METADATA_TOPIC}-0"  # The controllers' log, on the disk before it is acknowledged.
+METADATA = f"{METADATA_TOPIC}-0"  # The controllers' log. Kafka writes it to the disk at once.
 DESCRIBE_QUORUM = 55  # the request of Kafka's protocol that asks which controller leads
 
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """This process stands still in the block, with all its connections open."""
+    """Stop a process (SIGSTOP) for the block. All its connections stay open."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -41,7 +41,7 @@ def frozen(pid: int) -> Iterator[None]:
 
 
 def redis_frozen(name: str, folder: Path, quick: bool) -> Outcome:
-    """Freeze Redis beyond a call's time: what was sent takes effect when it was asked again."""
+    """Freeze Redis for longer than a call may take: calls that were given up take effect later."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             before = _lost_calls(scene)
@@ -56,13 +56,13 @@ def _gave_up(scene: Scene, before: int) -> bool:
 
 
 def _lost_calls(scene: Scene) -> int:
-    """How many calls of Redis the workers have given up."""
+    """How many calls to Redis the workers have given up."""
     scene.crew.tend()
     return int(sum(each.metric("stream_rater_restarts_total") for each in scene.crew.workers))
 
 
 def controllers(name: str, folder: Path, quick: bool) -> Outcome:
-    """Of three brokers, freeze or kill the one that leads the controllers; it comes back."""
+    """Freeze or kill the one of three brokers that leads the controllers, and let it come back."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(4):
             leader = active_controller(scene)
@@ -98,9 +98,9 @@ def active_controller(scene: Scene, but: int | None = None) -> int:
 
 
 def power_lost(name: str, folder: Path, quick: bool) -> Outcome:
-    """One of three brokers loses what it had not written to the disk, some seconds of its logs, and
-    takes it from the others: Kafka acknowledges what in-sync replicas have in memory. Only the
-    controllers' log is written at once, and so kept."""
+    """One of three brokers loses some seconds of its logs, which were not on disk, and gets them
+    from the others: Kafka acknowledges what is in the memory of in-sync replicas. Only the log of
+    the controllers is written at once, and so kept."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             broker, kept = scene.kafka[i], folder / "kept"
@@ -140,13 +140,13 @@ def fill(ballast: Path) -> None:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of this size in the place of a folder, for the block. Yields a file's path."""
+    """Mount a file system of this size at a folder. Yields the path of a file in it."""
     folder.mkdir(parents=True, exist_ok=True)
     size = f"size={megabytes}m"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
     try:
         yield folder / "ballast"
-    finally:  # lazily: a server that is being stopped may still hold a file
+    finally:  # lazily: a server that is being stopped may have a file open
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
@@ -169,7 +169,7 @@ def _refuses(scene: Scene) -> bool:
 
 
 def kafka_disk_full(name: str, folder: Path, quick: bool) -> Outcome:
-    """Fill the disk of one of three brokers until it ends; make room, and start it again."""
+    """Fill the disk of one of three brokers until it ends. Then make room and start it again."""
     with (
         small_disk(folder / "kafka" / "0", KAFKA_MB) as ballast,
         a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene,
@@ -212,12 +212,12 @@ def temporary_full(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 LIBRARY = "*/faketime/libfaketimeMT.so.1"  # where Debian's package has it
-JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")  # After the rounds' own time, within topics' retention.
+JUMPS = ("-3h", "+3h", "-20d", "+2d", "+0")  # All after rounds' own times, within retention.
 
 
 @contextmanager
 def kafka_with_a_clock(folder: Path, properties: Mapping[str, str] = {}) -> Iterator[list[Server]]:
-    """A Kafka as far from the true time as its file `clock` says; durations are true."""
+    """A Kafka whose clock differs from the true time as a file `clock` says. Durations are true."""
     library = next(Path("/usr/lib").glob(LIBRARY), None)
     if library is None:
         raise LocalServerError("no libfaketime: run `apt-get install libfaketime`")

@@ -1,4 +1,4 @@
-"""Rounds and corrections that are sent while things break, and the replay of the edited log."""
+"""Rounds and corrections that are sent during faults, and the replay of the edited log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
@@ -21,9 +21,9 @@ from tests.simulation.oracle import replay
 from tests.simulation.truth import EventValues, WrittenBy, values_of
 
 LADDERS = ("duels", "lobbies", "ranked")
-CROWD = "crowd"  # A ladder without corrections, whose rounds make the others' work longer.
+CROWD = "crowd"  # A ladder without corrections. Its rounds make work on others longer.
 PLAYERS, LOBBY = 40, 6
-SECOND_ACCOUNTS = 10  # So many players have another account, never in a round with themselves.
+SECOND_ACCOUNTS = 10  # So many players have a second account, never in the same round.
 
 Rejected = tuple[int, int, str]  # partition, offset and code
 
@@ -132,7 +132,7 @@ def _amended(random: Random, sent: Sent) -> dict[str, Any]:
 
 
 def _removed(random: Random, sent: Sent) -> dict[str, Any]:
-    """For a while, mostly."""
+    """The removal of a player, mostly for a span of time."""
     some = sorted(random.choice(sent)["completed_at"] for _ in range(2))
     player = f"p{random.randrange(PLAYERS + 1)}"
     if random.random() < 0.05:
@@ -159,7 +159,7 @@ SHARES = dict(zip(KINDS, (5, 4, 4, 2, 1, 2), strict=True))  # how often each kin
 def corrected_tally(
     due: Mapping[Who, Sequence[EventValues]], changes: Iterable[RatingChanged]
 ) -> Tally:
-    """Compare changes; a correction may be too small to be published: the next begins before it."""
+    """Compare changes with those due. Corrections that move a player too little have none."""
     wanted = {(*who, each.offset): each for who, some in due.items() for each in some}
     return compared(
         wanted, changes, lambda each: (each.ladder, each.player, each.offset), _mistakes

@@ -25,7 +25,7 @@ from tests.redis_cluster import a_redis_cluster
 
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, GUST = 30, 10
-FIRST = 12_000  # Rounds before the first correction: work on one takes some tenths of a second.
+FIRST = 12_000  # Rounds before the first correction, whose replay takes some tenths of a second.
 AHEAD, AT_ONCE = 30, 2  # The most rounds behind a correction, and corrections sent together.
 LADDERS_FILE = "".join(
     f'[ladders.{ladder}.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
@@ -44,7 +44,7 @@ def a_corrected_scene(
     name: str, folder: Path, quick: bool, *, first: int = FIRST, workers: int = 3,
     season: type[CorrectedSeason] = CorrectedSeason, **more: Any,
 ) -> Iterator[tuple[Scene, Any]]:  # fmt: skip
-    """A scene with all ladders in one partition, and its season; so many rounds are rated."""
+    """A scene with all ladders in one partition, and its season, whose first rounds are rated."""
     folder.mkdir(parents=True)
     ladders = folder / "ladders.toml"
     ladders.write_text(LADDERS_FILE)
@@ -58,8 +58,8 @@ def a_corrected_scene(
 
 
 def corrections(name: str, folder: Path, quick: bool) -> Corrected:
-    """Kill workers while rounds and corrections of three ladders of one partition stream: mostly
-    its estimator soon after it began with one, else any at any moment."""
+    """Kill workers while rounds and corrections of three ladders in one partition stream. Mostly
+    its estimator is killed, soon after it began with a correction, else any worker at any time."""
     with a_corrected_scene(name, folder, quick, workers=2) as (scene, season):
         scene.crew.add("").wait_ready()
         cut_short = 0
@@ -78,7 +78,7 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
             if scene.injected % GUST == 0:
                 scene.recover()
             elif scene.random.random() < 0.5:
-                scene.wait_until_rated()  # the next owner of the partition needs the notes of this
+                scene.wait_until_rated()  # its next owner then needs the ladder events
         scene.recover()
         if not cut_short:
             raise Violation(f"{name}: no kill came while a correction was applied")
@@ -128,7 +128,7 @@ def _reads(worker: WorkerProcess) -> float:
 def during(
     scene: Scene, season: CorrectedSeason, breaks: Callable[[], object], *, begun: bool = True
 ) -> None:
-    """Break something while corrections are applied; without `begun`, also before or after."""
+    """Break something while corrections are applied; without `begun`, perhaps before or after."""
     work = Work(scene, season.correct(AT_ONCE))
     season.play(AHEAD)
     if begun:
@@ -139,7 +139,7 @@ def during(
 
 
 def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a Redis Cluster's master during them; its replica lacks applied parts or checkpoints."""
+    """Kill a master of a Redis Cluster. Its replica may lack applied parts or checkpoints."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_corrected_scene(name, folder, quick, redis=six, redis_cluster=True) as (scene, season):
         for _ in range(scene.times(6)):
@@ -153,8 +153,8 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker during them, start it, and end hanging transactions: the estimator's
-    commit of the correction, or the updater's of its events."""
+    """Kill the only broker while corrections are applied, start it, and end hanging transactions:
+    the estimator's commit of a correction, or the updater's commit of its events."""
     hanging: list[object] = []
     with a_corrected_scene(name, folder, quick) as (scene, season):
         broker = scene.kafka[0]
@@ -166,9 +166,9 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
-    """Replace workers by those of another kernel version during them, killed in the midst of a
-    correction or asked to end; the successor applies it again. Once a worker is newer, shards of
-    older ones may wait, so only the first fault is sure to hit the work on one."""
+    """Replace workers by those of another kernel version while corrections are applied: they get
+    SIGKILL or SIGTERM, and the successor applies the correction again. Once a worker is newer,
+    older ones' shards may wait, so only the first fault is sure to hit the work on one."""
     with a_corrected_scene(name, folder, quick) as (scene, season):
         scene.crew.module = NEXT_KERNEL
         for number, worker in enumerate(list(scene.crew.workers)):

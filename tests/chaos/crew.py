@@ -31,7 +31,7 @@ class Crew:
 
     settings: Settings
     start: Callable[..., WorkerProcess]
-    named: bool = True  # Without a name, a restarted worker is another member.
+    named: bool = True  # A restarted worker without a name is another member.
     workers: list[WorkerProcess] = field(default_factory=list)
     everyone: list[WorkerProcess] = field(default_factory=list)  # those that have ended, too
     ended: Counter[str] = field(default_factory=Counter)  # those who ended by themselves, by reason
@@ -103,7 +103,7 @@ def shares(worker: WorkerProcess) -> dict[str, Sequence[int]]:
 
 
 def _owned(worker: WorkerProcess) -> dict[str, list[Sequence[int]]]:
-    """The successive assignments of each role, without empty ones, as at an end or a restart."""
+    """The successive assignments of each role, without empty ones, as an end or a restart has."""
     found: dict[str, list[Sequence[int]]] = {}
     for event in worker.events("owned"):
         if event["partitions"]:

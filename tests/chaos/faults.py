@@ -42,9 +42,9 @@ ADVICE = "run `stream-rater rebuild --replace`"
 
 
 class Torn(Outcome, frozen=True, kw_only=True):
-    """After the log lost records: `wrong` counts ratings that are not of all reported rounds, and
-    players whose newest event says something else. Events of lost rounds cannot be taken back: they
-    are counted apart, and not judged."""
+    """An outcome after the log lost records. `wrong` counts ratings that are not of all reported
+    rounds, and players whose newest event differs from their rating. Events of lost rounds cannot
+    be taken back, so they are counted apart, and not judged."""
 
     vanished: int  # the rounds that the log lost, although Kafka had acknowledged them
     refusals: int  # how often a worker refused the log
@@ -53,9 +53,9 @@ class Torn(Outcome, frozen=True, kw_only=True):
 
 
 def unclean_election(name: str, folder: Path, quick: bool) -> Torn:
-    """Two copies, unclean elections: of a pair of brokers, one dies, rounds are reported, the other
-    dies, the first leads with what it has. Then an operator does as the workers say, and lost
-    rounds are reported again."""
+    """With two copies of each topic, one of two brokers dies, rounds are reported, the other one
+    dies, and the first comes back and leads with what it has. An operator does as the workers say,
+    and the lost rounds are reported again."""
     vanished = refusals = 0
     with a_scene(name, folder, quick, kafka=three_brokers, replication=2, partitions=1) as scene:
         admin = AdminClient({"bootstrap.servers": scene.settings.kafka}, logger=CLIENT_LOGGER)
@@ -110,7 +110,7 @@ def _outcome(scene: Scene, vanished: int, refusals: int) -> Torn:
 
 
 def _allow(scene: Scene, admin: AdminClient) -> None:
-    """Let one copy be enough to write, and allow unclean elections, for the service's topics."""
+    """Allow writes with one in-sync replica, and unclean elections, for the service's topics."""
     topics = Topics.of(scene.settings)
     changes = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -146,7 +146,7 @@ CUT_S = 5.0  # longer than a session, so that the other worker takes over what t
 
 
 def one_sided(name: str, folder: Path, quick: bool) -> Outcome:
-    """Cut one of two workers off from Kafka or Redis, one way or both; the other takes over."""
+    """Cut one of two workers off, from Kafka or Redis, in one direction or both."""
     with a_proxy(folder) as proxy:
         kafka = partial(behind_a_proxy, proxy=proxy)
         with a_scene(name, folder, quick, workers=0, kafka=kafka) as scene:
@@ -175,7 +175,7 @@ TIMES = 40
 
 
 def joining(name: str, folder: Path, quick: bool) -> Outcome:
-    """Every five seconds a nameless worker joins, leaves or dies, beside a backlog of 64 and 64."""
+    """Every 5 s, a nameless worker joins, leaves or dies. All 64 partitions have a backlog."""
     with a_scene(
         name, folder, quick, workers=WORKERS, named=False,
         partitions=PARTITIONS, shards=PARTITIONS,
@@ -201,7 +201,7 @@ def joining(name: str, folder: Path, quick: bool) -> Outcome:
 
 CHANGED_FROM = 7 * AT_ONCE // 2
 """The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
-KILLS, AHEAD, GUST = 100, 10, 10  # Kills, rounds sent with each, and faults before all is rated.
+KILLS, AHEAD, GUST = 100, 10, 10  # Kills, rounds with each, and faults until all is rated.
 
 TOXICS: dict[str, Toxic | None] = {  # The faults of connections.
     "cut": None,
@@ -217,8 +217,8 @@ Story = Callable[[str, Path, bool], Outcome]
 
 
 def storm(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill or freeze three workers at random while rounds stream: two with names, and one that is
-    another member each time, so that partitions move before it comes."""
+    """Kill or freeze three workers at random while rounds stream. Two have names. The third is
+    another member after each restart, so that its partitions move before it is back."""
     rounds = codeforces() if CODEFORCES.is_file() else lobbies()
     with a_scene(name, folder, quick, rounds) as scene:
         unnamed = scene.crew.add("")
@@ -283,8 +283,8 @@ def broker(name: str, folder: Path, quick: bool, *, hard: bool, workers: int) ->
 
 
 def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
-    """Stop the only broker during transactions, and start it. Killed, Kafka 4.4 may at its start
-    complete a transaction without writing its end to its partitions: an operator must."""
+    """Stop the only broker during transactions, and start it again. It is not killed: Kafka 4.4 may
+    then leave a transaction without an end in its partitions, which an operator must write."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(3):
             scene.kafka[0].restart()
@@ -292,7 +292,7 @@ def lone_broker(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker during transactions, start it, end hanging ones as they were decided."""
+    """Kill the only broker during transactions, start it, and end those that hang, as decided."""
     hanging: list[object] = []
     with a_scene(name, folder, quick) as scene:
         for _ in range(scene.times(5)):
@@ -330,7 +330,7 @@ def all_brokers(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def one_of_three_brokers(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill one of three brokers and start it again; two of three replicas are needed to write."""
+    """Kill one of three brokers and start it again. Writes need two of the three replicas."""
     with a_scene(name, folder, quick, kafka=three_brokers, replication=3) as scene:
         for i in scene.faults(3):
             scene.kafka[i].kill()
@@ -386,4 +386,4 @@ FAULTS: dict[str, Story] = {
 }  # fmt: skip
 
 ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker", "unclean-election"})
-"""Less is promised: Kafka itself needs a human then, or has lost records (docs/guarantees.md)."""
+"""For these, docs/guarantees.md promises less: Kafka needs a human, or has lost records."""

@@ -34,12 +34,12 @@ UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 STATES = "__transaction_state"  # The coordinators' topic. It has each state of each transaction.
 PREPARE_COMMIT, PREPARE_ABORT = 2, 3  # the states that are decisions
 OLDER_S = 1.0  # a transaction that is open for less time is not looked at
-GOES_ON = 47  # INVALID_PRODUCER_EPOCH: its next end ends the hanging transaction, too.
+GOES_ON = 47  # INVALID_PRODUCER_EPOCH: the producer's next end ends this transaction, too.
 LOADING = 14  # the coordinator has just started and reads its log: COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Hanging(NamedTuple):
-    """An open transaction of a partition that nothing will end, and its state elsewhere."""
+    """An open transaction in a partition that nothing will end, and its coordinator's state."""
 
     topic: str
     partition: int
@@ -47,11 +47,11 @@ class Hanging(NamedTuple):
     producer_id: int
     epoch: int
     coordinator_epoch: int
-    coordinated: str  # The coordinator's `name: state` of this transactional id; may be empty.
+    coordinated: str  # The coordinator's `name: state` of the transactional id, or "".
 
 
 def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
-    """Transactions in all topics of one broker, open for longer than this and not in progress."""
+    """The transactions of a broker that are open for longer than this and not in progress."""
     old_ms = 1000 * (time.time() - older_s)
     opened = [
         (each, coordinator)
@@ -69,7 +69,7 @@ def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
 
 
 def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
-    """All open transactions of one broker, hanging or not, with the last record's Unix ms."""
+    """All open transactions of a broker, with the time of the producer's last record, Unix ms."""
     topics = AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER).list_topics(
         timeout=TIMEOUT_S
     )
@@ -81,7 +81,7 @@ def find_open(kafka: str) -> Iterator[tuple[Hanging, int]]:
 
 
 def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
-    """Whether the coordinator decided to commit it; None: no decision, no commit confirmed."""
+    """Whether the coordinator decided to commit it. None: no decision, so no commit confirmed."""
     found = None
     for message in _records(kafka, STATES):
         value = message.value()
@@ -99,7 +99,7 @@ def is_to_be_committed(kafka: str, hanging: Hanging) -> bool | None:
 
 
 def end(kafka: str, hanging: Hanging, *, commit: bool) -> None:
-    """Write the end of a transaction to its partition; aborted, its records are never read."""
+    """Write the end of a transaction to its partition. Records are only read if it commits."""
     markers = (
         struct.pack(">qhb", hanging.producer_id, hanging.epoch, commit)
         + array([text(hanging.topic) + array([struct.pack(">i", hanging.partition)]) + b"\0"])

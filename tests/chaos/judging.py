@@ -1,5 +1,5 @@
-"""Lets the judge, which shares no code with the service, judge a row of chaos, as one recorder saw
-it from the first record on, and another one reads it at the end: both the same."""
+"""Lets the judge, which shares no code with the service, judge a row of chaos. One recorder reads
+from the first record on; another one reads all at the end, and must have seen the same."""
 
 import http.client
 import subprocess
@@ -64,12 +64,12 @@ class Recording:
 
 
 def recording(file: Path, *words: str) -> closing[Recording]:
-    """A recorder that is ended behind the block."""
+    """A recorder that ends with the block."""
     return closing(Recording(file, words))
 
 
 def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[str]:
-    """A recorder's arguments; `redisplayed`: where ladders get other parameters of display."""
+    """A recorder's arguments. `redisplayed`: offsets where ladders get other display parameters."""
     return [
         "--kafka", settings.kafka, "--prefix", settings.topic_prefix,
         "--window", str(settings.duplicate_window),
@@ -94,7 +94,7 @@ def asking(addresses: Sequence[str]) -> list[str]:
 
 
 def judge_twice(live: Recording, settings: Settings) -> Findings:
-    """Judge what a recorder saw during the run, and what another sees once all is rated."""
+    """Judge what a recorder saw during the run, and what another one sees once all is rated."""
     first = live.finish()
     again = first.with_name(f"again-{first.name}")
     with recording(again, "--name", "again", *words_of(settings)) as second:
@@ -145,7 +145,7 @@ class Posts:
 
 
 def check(name: str, found: Findings, *, asked: bool = False) -> int:
-    """How many changes were judged. Raises Violation if a promise broke, or nothing was."""
+    """How many changes were judged. Raises Violation if a promise was broken, or none judged."""
     if not found.clean:
         lines = "\n".join(found.report(MOST_LINES))
         raise Violation(f"{name}: the judge says:\n{lines}")

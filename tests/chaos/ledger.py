@@ -1,4 +1,4 @@
-"""The ledger of chaos: one line a row that was played. Faults add up over nights: `UNTIL=1000`."""
+"""The ledger of chaos: a line for each row that was played, and the sums over all runs."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ class Sum(msgspec.Struct, kw_only=True):
     lost: int = 0
     doubled: int = 0
     wrong: int = 0
-    failed: int = 0  # rows that failed: whose reason the ledger has
+    failed: int = 0  # rows that failed; the ledger has the reasons
     commits: int = 0  # at how many commits it was played
 
 
@@ -87,7 +87,7 @@ class Ledger:
 
 
 def read(path: Path) -> Iterator[Played]:
-    """A ledger's lines, without a last one cut off by a kill. Raises BadLedger for others."""
+    """A ledger's lines, but not a last one that a kill cut off. Raises BadLedger for others."""
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")

@@ -2,7 +2,7 @@
 
 from stream_rater.columns import kernels
 
-kernels.KERNEL_VERSION += 1  # before anybody has looked at it
+kernels.KERNEL_VERSION += 1  # before other modules read it
 
 from stream_rater.cli import app  # noqa: E402
 from stream_rater.runtime import selfcheck  # noqa: E402

@@ -1,6 +1,6 @@
-"""Faults planted in the service for the judge to find: in what machines publish, what is valid,
-Kafka's transactions, and what `serve` answers from. `python -m tests.chaos.planted NAME run` is a
-worker with one, `NAME serve` the API. No switch of the product makes them."""
+"""Faults that are planted in the service, which the judge must find: in what machines publish or
+take as valid, in Kafka's transactions, and in what `serve` answers from. `python -m
+tests.chaos.planted NAME run` starts a worker with the fault, `NAME serve` the API with it."""
 
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -81,7 +81,7 @@ def _all(change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
 
 
 def _higher(points: float) -> Any:
-    """All is that much too high from each player's third round on, and goes on from each other."""
+    """All ratings are too high from each player's third round on; events still join."""
     higher = set[tuple[str, str]]()
 
     def change(body: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _swapped(events: Events) -> Events:
 
 
 def _committing_aborted() -> Any:
-    """Each begun transaction begins again, as after a rebalance; the first abort is a commit."""
+    """Begin each transaction twice, as after a rebalance. The first abort becomes a commit."""
     stack = ExitStack()
     stack.enter_context(_publishing(lambda events: events))
     stack.enter_context(patch.object(Transactions, "abort", Transactions.commit))
@@ -142,7 +142,7 @@ def _taking(code: str) -> Any:
 
 
 def _answering_from_any_state() -> Any:
-    """A player is at times as in the first answer; with `min_offset`, as now."""
+    """Some answers show a player as the first answer did; those with `min_offset` are right."""
     answer, first, number = IndexReader.player, dict[Any, Any](), count(1)
 
     async def player(self: Any, *who: str) -> Any:

@@ -20,12 +20,12 @@ from tests.redis_cluster import a_redis_cluster
 from tests.sentinels import FOLLOWER, NAME, a_watched_redis, written
 
 BUCKETS = 4  # buckets of a ladder in a shard: few, so that a call writes to every one of them
-CAUGHT, MOST_MOVES = 6, 40  # Calls whose hash must move after a read, within so many moves.
+CAUGHT, MOST_MOVES = 6, 40  # So many calls must meet a moved hash, within so many moves.
 LATE_MS = 300  # the delay of the first key's move
 
 
 def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill Redis, and start it from its append-only file: only a lost machine loses a second."""
+    """Kill Redis, and start it again from its append-only file, which has all writes."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             scene.redis.kill()
@@ -34,7 +34,7 @@ def redis_killed(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a master of a Redis Cluster of six; its replica, which may lack writes, takes over."""
+    """Kill a master of a Redis Cluster. Its replica, which may lack some writes, takes over."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_scene(name, folder, quick, redis=six, redis_cluster=True) as scene:
         for _ in scene.faults(3):
@@ -48,7 +48,7 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
-    """Move shards' slots between a Redis Cluster's masters, key by key, until calls are caught."""
+    """Move shards' slots between masters, key by key, until enough calls have met a move."""
     with a_scene(
         name, folder, quick, redis=a_redis_cluster, redis_cluster=True, buckets=BUCKETS,
     ) as scene:  # fmt: skip
@@ -63,7 +63,7 @@ def redis_resharded(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def _move(scene: Scene, shard: int) -> int:
-    """Move a slot, workers calling between any two steps. Returns how many calls this caught."""
+    """Move a slot; workers call between any two steps. Returns how many calls met the move."""
     position = position_key(shard)
     move = scene.redis.move(key_slot(position.encode()))
     move.begin()
@@ -98,7 +98,7 @@ def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
-    """FLUSHALL during work, no snapshot: workers leave, `rebuild` reads the log, others go on."""
+    """FLUSHALL during work, without a snapshot: workers leave, `rebuild` runs, others go on."""
     with a_scene(name, folder, quick) as scene:
         scene.load()
         scene.inject()
@@ -109,7 +109,7 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_out_of_memory(name: str, folder: Path, quick: bool) -> Outcome:
-    """Leave Redis no memory in the midst of the workers' calls, and then enough."""
+    """Set Redis' memory limit too low during the workers' calls, and then high enough."""
     with a_scene(name, folder, quick) as scene:
         for _ in scene.faults(5):
             with Redis(port=scene.redis.port) as client:
@@ -177,8 +177,8 @@ LEAST_BYTES = 50_000  # more than a server writes by itself
 
 
 def sentinel_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill the master after writes that its replica lacks; then cut the new one off, with one of
-    two workers, from replica and sentinels, and let it come back."""
+    """Kill the master after writes that its replica lacks. Then cut the new master off from replica
+    and sentinels, together with one of two workers, and let it come back."""
     watched = partial(a_watched_redis, settings=ADVISED)
     with (
         a_proxy(folder) as proxy, a_scene(name, folder, quick, workers=0, redis=watched) as scene,

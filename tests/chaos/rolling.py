@@ -1,5 +1,5 @@
-"""A rolling restart under load: each of three named workers in turn ends by SIGTERM, and is ready
-again before the next one's turn; the latency, by one clock, is until a reader has the event."""
+"""A rolling restart under load: three named workers in turn get SIGTERM, end, and are ready again
+before the next one's turn. A latency is from a round's report until a reader has its event."""
 
 import itertools
 import threading
@@ -28,7 +28,7 @@ from tests.waits import HANGS_S
 WORKERS = 3
 ROUNDS_A_SECOND = 40
 TICK_S = 0.02
-SESSION_TIMEOUT_MS = 30_000  # The chart's: a worker that is back within it keeps its share.
+SESSION_TIMEOUT_MS = 30_000  # As in the chart: a worker that is back in time keeps its share.
 WARM_UP_S, BEFORE_S, BETWEEN_S = 5.0, 30.0, 3.0
 PROMPT_S = 0.3
 
@@ -44,7 +44,7 @@ class Rolled(Outcome, frozen=True, kw_only=True):
     p99_ms: float
     longest_ms: float
     down_s: float  # the longest time from SIGTERM until a worker is ready again
-    exit_s: float  # The longest from SIGTERM to a worker's end, within a pod's grace period.
+    exit_s: float  # The longest time from SIGTERM to the end of a worker.
 
 
 def rolling(name: str, folder: Path, quick: bool) -> Rolled:
@@ -57,7 +57,7 @@ def rolling(name: str, folder: Path, quick: bool) -> Rolled:
             wait_until(lambda: prompt(seen), "all are warm")
             time.sleep(WARM_UP_S)
             first_s = time.time()
-            time.sleep(BEFORE_S / (10 if quick else 1))  # what is compared with
+            time.sleep(BEFORE_S / (10 if quick else 1))  # before the restarts, to compare with
             began_s = time.time()
             moved = scene.crew.rebalances()
             turns = [restarted(scene, worker) for worker in list(scene.crew.workers)]
@@ -81,7 +81,7 @@ def prompt(seen: Seen) -> bool:
 
 
 def restarted(scene: Scene, worker: WorkerProcess) -> tuple[float, float]:
-    """Restart a worker: seconds from SIGTERM until it is ready, and until it had ended."""
+    """Restart a worker. Returns seconds from SIGTERM until it is ready, and until it had ended."""
     scene.inject()
     had, began_s = shares(worker), time.monotonic()
     worker.terminate()

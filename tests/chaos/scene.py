@@ -75,7 +75,7 @@ class Scene:
 
     @contextmanager
     def fault(self) -> Iterator[None]:
-        """Inject a fault in the block; time its end until what was sent before is rated."""
+        """Inject a fault in the block. Measure from its end until what was sent before is rated."""
         self.inject()
         yield
         self.recover()
@@ -86,7 +86,7 @@ class Scene:
         self.injected += 1
 
     def recover(self, mend: Callable[[], None] = lambda: None) -> None:
-        """Repair what does not recover alone, until all is rated, and remember the times."""
+        """Repair what does not recover alone, wait until all is rated, and record the times."""
         began_s = time.monotonic()
         mend()
         self.wait_until_rated()
@@ -118,7 +118,7 @@ class Scene:
         wait_until(begun, f"{self.name}: they are at work", every_s=0.02)
 
     def outcome(self) -> Outcome:
-        """Raises Violation if `verify` finds a difference, or the judge a broken promise."""
+        """The outcome. Raises Violation if `verify` or the judge finds anything wrong."""
         self.wait_until_rated()
         verify(self.name, self.settings, self.crew.module)
         self.crew.check_ends(self.injected)
@@ -155,7 +155,7 @@ def a_scene(
     season: Callable[..., Season] = Season, redisplayed: Mapping[str, int] = {},
     apis: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
-    """Servers and ready workers, for the block; the story starts `serve` processes at `apis`."""
+    """Servers and ready workers for the block. `apis`: addresses where the story starts `serve`."""
     rounds = rounds or lobbies()
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
@@ -189,7 +189,7 @@ class Freed(Outcome, frozen=True, kw_only=True):
 
 
 def freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all is rated; ends transactions that hang, as decided, and yields them."""
+    """Wait until all is rated. Ends transactions that hang, as was decided, and yields them."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
     finished = scene.season.finished

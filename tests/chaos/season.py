@@ -1,4 +1,4 @@
-"""The rounds that are sent while things break, and how changes and beliefs differ from expected."""
+"""Rounds that are sent during faults, and how changes and beliefs differ from expected ones."""
 
 import gzip
 import itertools
@@ -26,8 +26,8 @@ _seed = 0
 
 
 def reseed(seed: int) -> None:
-    """Set the seed of the rows that follow. With 0 they are those of `make chaos`."""
-    global _seed  # noqa: PLW0603  # all that a row imports asks for it
+    """Set the seed of the following rows. With 0, they are those of `make chaos`."""
+    global _seed  # noqa: PLW0603  # every module that a row imports reads it
     _seed = seed
 
 
@@ -39,7 +39,7 @@ def seeded(base: int) -> int:
 T = TypeVar("T")
 
 Who = tuple[str, str]  # ladder and player
-Due = Mapping[Who, Mapping[str, int]]  # By player and round id, the number of the round, from 1.
+Due = Mapping[Who, Mapping[str, int]]  # Expected: by round id, the player's round count.
 
 BATCH = 5000
 
@@ -56,7 +56,7 @@ def compared(
     due: Mapping[Any, T], changes: Iterable[RatingChanged],
     place_of: Callable[[RatingChanged], Any], mistakes: Callable[[RatingChanged, T], Iterable[str]],
 ) -> Tally:  # fmt: skip
-    """Check that each change that is `due` is published once, in order, joining the last."""
+    """Check that each change that is due is published once, in order, and joins the last one."""
     found, seen = Tally(), set[Any]()
     for change in changes:
         who, place = (change.ladder, change.player), place_of(change)
@@ -151,7 +151,7 @@ class Season:
         self.finished = Finished(settings)
 
     def play(self, count: int) -> list[dict[str, Any]]:
-        """Send so many more rounds; all are acknowledged when this returns them."""
+        """Send `count` more rounds, wait until all are acknowledged, and return them."""
         events = list(itertools.islice(self._rounds, count))
         self.replay(events)
         for event in events:

@@ -1,4 +1,4 @@
-"""The fault of `serve`: killed, or without its index, while a recorder asks and follows two."""
+"""The fault of `serve`: one of two processes is killed, while a recorder asks both."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def _wait_until_all_answer(doors: Sequence[Host]) -> None:
 
 
 def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill one of two `serve` under load, start it with or without its index; the other goes on."""
+    """Kill one of two `serve` processes under load, and start it with or without its index."""
     apis = [f"127.0.0.1:{free_port()}" for _ in range(PROCESSES)]
     with a_scene(name, folder, quick, apis=apis) as scene, started(scene, apis, folder) as doors:
         scene.season.play(AT_ONCE)

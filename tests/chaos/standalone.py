@@ -1,7 +1,7 @@
-"""Kills at random moments while clients report rounds by HTTP: of a standalone process, also while
-it starts, and of `serve`, whose Kafka is away for longer than a record may wait. A client repeats
-what was not acknowledged under its id: so it may be in the log twice, and must count once. At the
-end all is accepted once, published once, and equal to a replay."""
+"""Kills at random moments while clients post rounds: of a standalone process, also at its start,
+and of `serve`, whose Kafka is away for longer than a record may wait. A client repeats a round that
+was not acknowledged under its id: it may be in the log twice, and must count once. At the end, each
+round is accepted once and published once, and beliefs equal a replay."""
 
 import http.client
 import random
@@ -43,7 +43,7 @@ from tests.waits import STILL_S
 KILLS, FEW = 200, 4  # the kills of a standalone process, and those of a quick run
 KILLS_OF_SERVE, FEW_OF_SERVE = 20, 3
 EARLY = 0.2  # the share of kills that come while the process starts
-EARLY_S, SOON_S = 2.5, 0.15  # The longest until it is killed, from its start or its work.
+EARLY_S, SOON_S = 2.5, 0.15  # The longest time to a kill, from start or from work.
 AHEAD = 60  # the most rounds that it acknowledges before it may be killed
 GUST = 10  # the kills after which the recovery is measured
 CLIENTS, MOST_TOGETHER = 4, 12
@@ -178,7 +178,7 @@ class Published:
         self._kept, self._next = kept, 0
 
     def read(self, file: Path) -> None:
-        """Add a data file's new events. Raises Violation if some before them are gone."""
+        """Add a data file's new events. Raises Violation if events before them are missing."""
         try:
             reader = connect_reader(file)
         except Unusable:
@@ -226,7 +226,7 @@ class Crowd:
 
 @contextmanager
 def clients(address: str, token: str = "", posts: Posts | None = None) -> Iterator[Crowd]:
-    """Clients that report rounds within the block; after it all is acknowledged, and in `posts`."""
+    """Clients that post rounds in the block. After it all are acknowledged, and in `posts`."""
     crowd = Crowd(token=token, posts=posts)
     threads = [
         threading.Thread(target=_report, args=(crowd, address, number), daemon=True)
@@ -353,7 +353,7 @@ def _kill_serve(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
 
 
 def _without_kafka(kafka: Server, crowd: Crowd, door: Host) -> float:
-    """Kill Kafka, start it after AWAY_S: seconds from then until a round was acknowledged."""
+    """Kill Kafka, and start it after AWAY_S. Returns seconds until a round is acknowledged."""
     kafka.kill()
     time.sleep(AWAY_S)  # the fault itself
     kafka.restart()

@@ -1,2 +1,2 @@
-"""Fuzzes the decoder: whatever the bytes, Standings or Invalid, soon, in little memory. Hypothesis
-draws recipes, each of which makes many inputs. A short run is a test, `make soak` a long one."""
+"""Fuzzes the decoder: whatever the bytes, it must return Standings or raise Invalid, soon and in
+little memory. Hypothesis draws recipes, each of which makes many inputs. `make soak` runs long."""

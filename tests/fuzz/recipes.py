@@ -1,5 +1,5 @@
-"""Messages near to a valid one, drawn by Hypothesis, and what a seeded generator makes of each:
-bytes changed, cut, repeated and spliced, lengths and numbers blown up, nestings deepened."""
+"""Almost valid messages, drawn by Hypothesis. A seeded generator makes inputs of each: it changes,
+cuts, repeats and splices bytes, and makes lengths, numbers and nestings larger."""
 
 import random
 import time
@@ -17,7 +17,7 @@ from stream_rater.rating.seats import NO_SEAT, is_seat, seat_name
 from stream_rater.rounds.validation import Invalid
 from tests.rounds import Reader, event
 
-MUTATIONS = 32  # Inputs that one message makes in each encoding, beside itself.
+MUTATIONS = 32  # Inputs made from a message in each encoding, besides itself.
 
 INTERESTING = [
     b"\x00", b"\xff", b"\x7f", b"\x80", b'"', b"\\", b"\\u", b"\\ud800", b"[", b"]", b"{", b"}",
@@ -56,7 +56,7 @@ damage = st.fixed_dictionaries(
 
 
 def _rarely(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """This in a quarter of the cases, else None."""
+    """A value of the strategy in a quarter of the cases, else None."""
     return st.tuples(st.integers(0, 3), strategy).map(lambda drawn: None if drawn[0] else drawn[1])
 
 
@@ -125,20 +125,20 @@ CODES = {
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
     "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
 }  # fmt: skip
-"""Those of the contract that a record alone shows; `duplicate-round` needs those before it."""
+"""The codes that depend on one record only. (`duplicate-round` depends on earlier ones.)"""
 
 READER = Reader(ANY_LADDER)
 RECEIVED = parse_time("2026-11-20T20:15:06Z")
-TRIES = 20  # More of them, before an input counts as slow. The first that is not slow is the last.
+TRIES = 20  # Further tries before an input counts as slow.
 
 
 def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> str:
-    """The code, empty for standings; AssertionError, or whatever was raised, for anything else."""
+    """The code of Invalid, empty for standings. Raises whatever else the decoder raises."""
     try:
         found = reader.read(data, [("content-type", content_type.encode())], RECEIVED)
     except Invalid as rejection:
         assert rejection.code in CODES
-        str(rejection).encode()  # it travels in a header
+        str(rejection).encode()  # a rejection has it in a header
         return rejection.code
     members = found.batch.members
     size = members.sum()
@@ -156,7 +156,7 @@ def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> st
 
 
 def timed_outcome(data: bytes, content_type: str, reader: Reader = READER) -> tuple[str, float]:
-    """The same, and the seconds of CPU that it took."""
+    """The result of check_outcome, and the seconds of CPU that it took."""
     began_s = time.thread_time()
     code = check_outcome(data, content_type, reader)
     return code, time.thread_time() - began_s

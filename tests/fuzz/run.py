@@ -23,10 +23,10 @@ from tests.waits import HANGS_S
 
 INPUTS = 1_000_000
 RECIPES_AT_ONCE = 50
-RECIPE_BYTES = 2000  # Of randomness, enough to draw any message.
+RECIPE_BYTES = 2000  # Random bytes for a recipe: enough to draw any message.
 
-LONGEST_S = 0.25  # Of CPU for one input of some kilobytes, which usually takes some microseconds.
-MOST_GROWTH = 128 * 2**20  # Bytes that a process may grow by for all inputs after the first.
+LONGEST_S = 0.25  # CPU for one input of some kilobytes; usually it takes microseconds.
+MOST_GROWTH = 128 * 2**20  # Bytes by which a process may grow after its first inputs.
 
 Outcome = Callable[[bytes, str], tuple[str, float]]
 
@@ -71,7 +71,7 @@ def warm() -> None:
 
 
 def run(first: int, recipes: int, deadline_s: float, outcome: Outcome = timed_outcome) -> Tally:
-    """Recipes of these seeds, as long as there is time."""
+    """Run recipes of these seeds as long as there is time."""
     tally = Tally()
 
     @given(messages)
@@ -80,7 +80,7 @@ def run(first: int, recipes: int, deadline_s: float, outcome: Outcome = timed_ou
             check(tally, data, content_type, outcome)
 
     draw: Any = recipe.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
-    faulthandler.dump_traceback_later(HANGS_S, exit=True)  # and says where it was
+    faulthandler.dump_traceback_later(HANGS_S, exit=True)  # prints where it hangs
     for seed in range(first, first + recipes):
         if time.time() > deadline_s:
             break

@@ -19,12 +19,12 @@ NEVER_S = 1e12
 LIMIT = 8 * 2**20
 COSTLY_S = 40.0 / LIMIT  # no measurement: what is not linear takes longer, however slow the machine
 COSTLY_BYTES = 100
-"""Both for each byte of an input: for the largest 800 MiB, a quarter over the most measured (empty
-MessagePack entries). A worker at its largest, 355 MiB, has half of a pod's 2 GiB then."""
+"""Both are for each byte of an input. The largest input may take 800 MiB, a quarter more than the
+most that was measured. Then a worker of 355 MiB is at half of the 2 GiB that a pod has."""
 
 
 def test_any_input_has_a_verdict_soon() -> None:
-    """Of thousands of inputs nothing raises but Invalid; every code, and many valid ones, come."""
+    """Thousands of inputs raise nothing but Invalid. Every code and many valid ones occur."""
     warm()
     tally = run(0, RECIPES, NEVER_S)
     assert tally.wrong == []
@@ -54,7 +54,7 @@ def test_a_pause_of_the_machine_is_no_slow_verdict() -> None:
 
 
 def filled(before: bytes, piece: bytes, after: bytes, size: int = LIMIT) -> bytes:
-    """As many pieces as this size lets through."""
+    """An input with as many pieces as this size allows."""
     return before + piece * ((size - len(before) - len(after)) // len(piece)) + after
 
 
@@ -84,7 +84,7 @@ COSTLY: dict[str, tuple[bytes, bytes, bytes, str]] = {
 
 @pytest.mark.parametrize("size", [LIMIT // 8, pytest.param(LIMIT, marks=pytest.mark.slow)])
 def test_costly_inputs(size: int) -> None:
-    """Megabytes made to hurt: work and memory are in proportion."""
+    """Time and memory are in proportion to the size of inputs that are made to be costly."""
     wrong = []
     for name, (before, piece, after, content_type) in COSTLY.items():
         data = filled(before, piece, after, len(before) + 5 if "claim" in name else size)
@@ -111,7 +111,7 @@ def test_costly_inputs(size: int) -> None:
     ],
 )
 def test_size_and_nesting_first(monkeypatch: pytest.MonkeyPatch, data: bytes, code: str) -> None:
-    """First the size, then the nesting, and nothing is decoded of what is over either."""
+    """Size is checked first, then nesting. What exceeds either limit is not decoded."""
 
     def never(_: bytes) -> None:
         raise AssertionError("decoded")

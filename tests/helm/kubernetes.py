@@ -1,10 +1,10 @@
-"""Kubernetes' own schemas of resources; their import takes seconds, so only some tests do it."""
+"""Kubernetes' own schemas of resources. Few tests import this, since it takes seconds."""
 
 from typing import Any
 
 
 def newest(count: int) -> list[str]:
-    """The newest versions that there are schemas of, the newest one last."""
+    """The newest versions that have schemas, in rising order."""
     from kubernetes_validate.utils import all_versions
 
     found = sorted({tuple(map(int, each.split(".")[:2])) for each in all_versions()})
@@ -12,7 +12,7 @@ def newest(count: int) -> list[str]:
 
 
 def mistake(resource: dict[str, Any], version: str) -> str | None:
-    """What the schemas of a version do not allow in a resource, None if they allow all of it."""
+    """What a version's schemas do not allow in a resource; None if they allow all of it."""
     import kubernetes_validate
 
     try:

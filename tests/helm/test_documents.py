@@ -1,4 +1,4 @@
-"""What is written beside the templates agrees with them: README, goldens, schema, defaults."""
+"""README, golden files, schema and defaults agree with the templates of the chart."""
 
 import json
 import re
@@ -25,13 +25,13 @@ OTHER_THAN_THE_SERVICES = {"replication": 3, "session_timeout_ms": 30_000}
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_the_tools_are_those_of_the_pins(tool: GoTool) -> None:
-    """Each tool has the version that Go recorded in it."""
+    """Go recorded in each tool the version that is pinned."""
     require_helm()
     assert is_of(tool.path, tool.origin)
 
 
 def test_the_readme_is_made_of_the_comments() -> None:
-    """`make chart` was run after the last change."""
+    """The README is current: `make chart` was run after the last change."""
     assert (CHART / "README.md").read_text() == documentation()
 
 
@@ -59,7 +59,7 @@ def prefixes(path: str) -> Iterator[str]:
 
 
 def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
-    """Those of its example."""
+    """Helm accepts the values of the README's example."""
     (example,) = re.findall(r"```yaml\n(.*?)```", documentation(), re.DOTALL)
     (tmp_path / "values.yaml").write_text(example)
     done = helm("template", "rater", ".", f"--values={tmp_path}/values.yaml")
@@ -67,7 +67,7 @@ def test_the_readmes_values_are_taken(tmp_path: Path) -> None:
 
 
 def test_alerts_lead_to_the_runbook_that_is_named() -> None:
-    """Each of them, to its own section there."""
+    """The URL of each alert leads to its own section of the runbook."""
     url = "https://docs.example/ops/runbook/"
     (made,) = of_kind("PrometheusRule", "observed", f"prometheusRule.runbookUrl={url}")
     rules = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
@@ -78,13 +78,13 @@ def test_alerts_lead_to_the_runbook_that_is_named() -> None:
 
 
 def test_renders_are_as_they_were_read() -> None:
-    """A change of what the chart makes is seen in review: `make chart` writes them again."""
+    """Renders equal the golden files, so that reviews show changes. `make chart` writes these."""
     for case in GOLDEN_CASES:
         assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case)
 
 
 def test_the_schema_knows_the_values_and_no_others() -> None:
-    """Table by table, names are the same and no further ones are taken."""
+    """In each table, schema and values have the same names, and others are refused."""
     assert sorted(differences(SCHEMA, VALUES)) == []
 
 
@@ -102,7 +102,7 @@ def differences(schema: dict[str, Any], values: dict[str, Any], at: str = "") ->
 
 
 def test_settings_have_the_services_defaults() -> None:
-    """But for those that a cluster wants otherwise."""
+    """Settings default to the service's defaults, with exceptions for a cluster."""
     defaults = {each.name: each.default for each in msgspec.structs.fields(Settings)}
     for name, value in VALUES["settings"].items():
         setting = re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)
@@ -110,7 +110,7 @@ def test_settings_have_the_services_defaults() -> None:
 
 
 def test_the_image_is_what_the_chart_takes_it_for() -> None:
-    """Its user, its port, its programs on the path."""
+    """The image has the user, the port and the PATH that the chart expects."""
     dockerfile = ROOT / "deploy" / "Dockerfile"
     if not dockerfile.exists():
         pytest.skip("no Dockerfile in this tree")
@@ -129,7 +129,7 @@ def notes(*options: str) -> str:
 
 
 def test_the_notes_are_shown() -> None:
-    """And name commands that are there."""
+    """Helm prints the notes, which name commands that exist."""
     shown = notes()
     assert "helm -n games test rater" in shown
     assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater watch" in shown
@@ -147,7 +147,7 @@ WARNED = {
 
 
 def test_the_notes_warn() -> None:
-    """Of what makes a secret readable, and of a Prometheus that our own NetworkPolicy keeps out."""
+    """They warn of readable secrets, and of a Prometheus that the NetworkPolicy keeps out."""
     usual = notes()
     for change, warning in WARNED.items():
         assert warning in notes(f"--set={change}")

@@ -1,5 +1,5 @@
-"""Parts of the chart that are to be asked for: `serve`, whose pods are no workers; the CronJob that
-starts seasons and keeps their standings; and KEDA, by the lag of the service's very groups."""
+"""Parts of the chart that are off by default: `serve`, whose pods are no workers; the CronJob that
+starts seasons and keeps their standings; and scaling by KEDA, by the lag of consumer groups."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def program(pod: Resource) -> dict[str, Any]:
 
 
 def variables(pod: Resource) -> dict[str, str]:
-    """Those that have a value."""
+    """The environment variables of a pod that have a value."""
     reported = program(pod)["env"]
     return {each["name"]: each["value"] for each in reported if "value" in each}
 
@@ -48,7 +48,7 @@ def secrets(pod: Resource) -> dict[str, str]:
 
 
 def test_it_is_off_unless_asked_for() -> None:
-    """Nothing of `serve`, or of seasons, is in the chart then."""
+    """By default, the chart renders nothing for `serve` or seasons."""
     for case in ("separate", "secured", "observed"):
         labels = [each["metadata"]["labels"] for each in resources(case)]
         found = {each.get("app.kubernetes.io/component") for each in labels}
@@ -57,7 +57,7 @@ def test_it_is_off_unless_asked_for() -> None:
 
 
 def test_nothing_takes_it_for_a_worker() -> None:
-    """What selects workers selects no pod of it, and the other way round."""
+    """Selectors of workers select no pod of `serve`, and the other way round."""
     workers = [pod["metadata"]["labels"] for pod in worker_pods(CASE).values()]
     own = pod_of()["metadata"]["labels"]
     services = {each["metadata"]["name"]: each for each in of_kind("Service", CASE)}
@@ -81,7 +81,7 @@ def test_nothing_takes_it_for_a_worker() -> None:
 
 
 def test_its_job_is_another() -> None:
-    """So that no alert about workers is of it."""
+    """`serve` has a job of its own, so that alerts about workers do not count it."""
     jobs = [
         each["spec"]["endpoints"][0]["relabelings"][0]["replacement"]
         for each in of_kind("ServiceMonitor", CASE)
@@ -92,7 +92,7 @@ def test_its_job_is_another() -> None:
 
 
 def test_it_has_its_own_users() -> None:
-    """Names as variables, passwords from its own Secrets; the workers keep theirs."""
+    """`serve` has user names and Secrets of its own, and the workers keep theirs."""
     pod = pod_of()
     assert secrets(pod) == {
         "kafka-password": "kafka-reader", "redis-password": "redis-indexer",
@@ -110,7 +110,7 @@ def test_it_has_its_own_users() -> None:
 
 
 def test_it_may_share_the_workers_users() -> None:
-    """Where it is given none; and without a token none is asked for."""
+    """Without users of its own, `serve` has the workers'. Without a token, it asks for none."""
     empty = [
         f"serve.{each}=" for each in (
             "kafka.username", "kafka.existingSecret", "redis.username", "redis.existingSecret",
@@ -125,7 +125,7 @@ def test_it_may_share_the_workers_users() -> None:
 
 
 def test_its_variables_are_settings() -> None:
-    """The values set them."""
+    """Values of the chart become variables that `serve` accepts as settings."""
     reported = {n: v for n, v in variables(pod_of()).items() if not n.endswith("_FILE")}
     found = read_settings(None, reported)
     assert (found.serve, found.serve_rate, found.serve_history) == ("0.0.0.0:9108", 2500.0, 50)
@@ -135,7 +135,7 @@ def test_its_variables_are_settings() -> None:
 
 
 def test_it_is_reached_where_it_listens() -> None:
-    """By its Service, its probes and its Ingress."""
+    """Service, probes and Ingress have the ports on which `serve` listens."""
     found = program(pod_of())
     port, probes = found["ports"]
     reported = variables(pod_of())
@@ -156,7 +156,7 @@ def test_it_is_reached_where_it_listens() -> None:
 
 
 def test_who_may_ask() -> None:
-    """The clients and `helm test`; Prometheus for metrics alone; nobody else."""
+    """Clients and `helm test` may ask; Prometheus may ask for metrics only; nobody else may."""
     rule, metrics = of_serve("NetworkPolicy")["spec"]["ingress"]
     *others, test = rule["from"]
     monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
@@ -168,7 +168,7 @@ def test_who_may_ask() -> None:
 
 
 def test_it_is_scaled_by_processor_time_or_not_at_all() -> None:
-    """An upgrade does not set the autoscaler's number back."""
+    """With an autoscaler there are no replicas, so that an upgrade does not reset its number."""
     deployment = the("Deployment", CASE)
     scaler = the("HorizontalPodAutoscaler", CASE)["spec"]
     assert "replicas" not in deployment["spec"]
@@ -180,7 +180,7 @@ def test_it_is_scaled_by_processor_time_or_not_at_all() -> None:
 
 
 def test_wrong_values_are_refused() -> None:
-    """With the value's name."""
+    """Helm refuses a wrong value and names it."""
     for change in (
         "serve.ingress.enabled=true", "serve.replicas=0", "serve.rate=-1", "serve.history=1001",
         "serve.kafka.username=reader", "serve.token.key=", "serve.autoscaling.cpuPercent=101",
@@ -199,7 +199,7 @@ def job() -> Resource:
 
 
 def test_it_starts_the_season_and_then_keeps_the_standings() -> None:
-    """All ladders begin their season before any standings are kept, in our commands' words."""
+    """All seasons start before any standings are kept. Both commands accept their arguments."""
     pod = job()["spec"]
     starts = [each["args"] for each in pod["initContainers"]]
     keeps = [each["args"] for each in pod["containers"]]
@@ -221,7 +221,7 @@ def test_it_starts_the_season_and_then_keeps_the_standings() -> None:
 
 
 def test_runs_do_not_overlap() -> None:
-    """One run at a time, by the clock that names the seasons; a container that fails runs again."""
+    """One run at a time, in the time zone that names seasons. A failed container runs again."""
     spec = the("CronJob", CASE)["spec"]
     assert (spec["concurrencyPolicy"], spec["timeZone"]) == ("Forbid", "Etc/UTC")
     assert spec["schedule"] == "0 6 1 */3 *"
@@ -229,7 +229,7 @@ def test_runs_do_not_overlap() -> None:
 
 
 def test_pods_of_seasons_are_restricted_and_are_no_workers() -> None:
-    """As all pods of the chart are. No selector of workers finds them."""
+    """They are restricted as all pods of the chart, and no selector of workers finds them."""
     pod, labels = job()["spec"], job()["metadata"]["labels"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["automountServiceAccountToken"] is False
@@ -252,7 +252,7 @@ def test_pods_of_seasons_are_restricted_and_are_no_workers() -> None:
 
 
 def test_what_could_not_start_a_season_is_refused() -> None:
-    """With the name of the values."""
+    """Helm refuses them, and names the values."""
     for change in (
         {"enabled": True}, {"enabled": True, "ladders": ["-x"]}, {"number": "autumn"},
         {"keep": 1.5}, {"sigma": -1}, {"schedule": ""},
@@ -268,7 +268,7 @@ def triggers(*changes: str) -> list[list[Resource]]:
 
 
 def test_each_role_is_scaled_by_its_own_lag() -> None:
-    """Roles in one pod by either."""
+    """Each trigger has the group and topic of its role. Pods with both roles have both triggers."""
     topics = Topics.of(Settings(topic_prefix="ranked."))
     expected = [(f"ranked.{ESTIMATORS}", topics.rounds), (f"ranked.{UPDATERS}", topics.parts)]
     (both,) = triggers("role=all")
@@ -278,7 +278,7 @@ def test_each_role_is_scaled_by_its_own_lag() -> None:
 
 
 def test_no_more_pods_than_shares() -> None:
-    """16 partitions, 32 shards; and no fewer than asked for."""
+    """Limits are partitions (16) and shards (32), or the values' replicas if these are more."""
     limits = [
         (each["spec"]["minReplicaCount"], each["spec"]["maxReplicaCount"])
         for each in of_kind("ScaledObject", "secured", "updater.replicas=40")
@@ -287,7 +287,7 @@ def test_no_more_pods_than_shares() -> None:
 
 
 def test_kedas_replicas_are_not_set_back() -> None:
-    """A StatefulSet with replicas would undo the scaling at each upgrade."""
+    """With KEDA, StatefulSets have no replicas: each upgrade would undo the scaling."""
     assert all("replicas" not in each["spec"] for each in of_kind("StatefulSet", "secured"))
     assert all(each["spec"]["replicas"] == 2 for each in of_kind("StatefulSet", "separate"))
     targets = {
@@ -297,7 +297,7 @@ def test_kedas_replicas_are_not_set_back() -> None:
 
 
 def test_markers_start_no_pod() -> None:
-    """A transaction's marker at the end of every partition is a lag that stays."""
+    """Markers of transactions at the ends of partitions are a lag that never goes away."""
     for each in of_kind("ScaledObject", "secured"):
         (trigger,) = each["spec"]["triggers"]
         assert int(trigger["metadata"]["lagThreshold"]) >= each["spec"]["maxReplicaCount"]
@@ -309,7 +309,7 @@ def test_markers_start_no_pod() -> None:
     [("PLAIN", "plaintext"), ("SCRAM-SHA-256", "scram_sha256"), ("SCRAM-SHA-512", "scram_sha512")],
 )
 def test_keda_shows_the_workers_credentials(mechanism: str, called: str) -> None:
-    """The password from the Secret, the name from the worker's own variable."""
+    """KEDA takes the password from the Secret, and the user name from a variable of the worker."""
     change = f"kafka.sasl.mechanism={mechanism}"
     authentication = the("TriggerAuthentication", "secured", change)
     for (trigger,) in triggers(change):
@@ -327,7 +327,7 @@ def test_keda_shows_the_workers_credentials(mechanism: str, called: str) -> None
 
 
 def test_without_credentials_there_is_no_authentication() -> None:
-    """TLS by the system's authorities needs none either."""
+    """No TriggerAuthentication is rendered, not even for TLS with the system's authorities."""
     assert of_kind("TriggerAuthentication", "observed") == []
     (trigger,) = of_kind("ScaledObject", "observed", "role=separate")[0]["spec"]["triggers"]
     assert "authenticationRef" not in trigger

@@ -13,7 +13,7 @@ from tests.helm.chart import the
 
 
 def script() -> str:
-    """As it stands in the pod."""
+    """The script as the pod runs it."""
     text, *arguments = the("Pod", "separate")["spec"]["containers"][0]["args"]
     assert arguments == ["rater-stream-rater:9108", "4"]
     return str(text)
@@ -21,7 +21,7 @@ def script() -> str:
 
 @contextmanager
 def a_worker(owned: dict[str, int], unready: list[str]) -> Iterator[int]:
-    """The endpoints of a worker, where there are 4 partitions and 8 shards; their port."""
+    """Serve a worker's endpoints, for 4 partitions and 8 shards. Yields the port."""
     metrics = Metrics()
     for role in owned:
         metrics.partitions.labels(role).set({"estimator": 4, "updater": 8}[role])
@@ -35,7 +35,7 @@ def a_worker(owned: dict[str, int], unready: list[str]) -> Iterator[int]:
 
 
 def ask(port: int, pods: int = 1, seconds: float = 0.0, api: str = "") -> tuple[int, str]:
-    """Exit code and output."""
+    """Run the script. Returns exit code and output."""
     done = subprocess.run(
         [sys.executable, "-c", script(), f"127.0.0.1:{port}", str(pods), str(seconds), api],
         capture_output=True, text=True, check=False,
@@ -44,7 +44,7 @@ def ask(port: int, pods: int = 1, seconds: float = 0.0, api: str = "") -> tuple[
 
 
 def test_ready_workers_pass() -> None:
-    """With owners for all of both roles."""
+    """Ready workers pass if all partitions and shards have owners."""
     with a_worker({"estimator": 4, "updater": 8}, []) as port:
         expected = "every worker is ready, every partition and shard has its owner\n"
         assert ask(port) == (0, expected)
@@ -63,7 +63,7 @@ def test_ready_workers_pass() -> None:
 def test_what_is_missing_fails(
     owned: dict[str, int], unready: list[str], pods: int, expected: str
 ) -> None:
-    """In a line that says what."""
+    """The script fails, and a line says what is missing."""
     with a_worker(owned, unready) as port:
         code, output = ask(port, pods)
     assert (code, output.count("\n")) == (1, 1)
@@ -71,7 +71,7 @@ def test_what_is_missing_fails(
 
 
 def test_an_api_that_is_not_ready_fails() -> None:
-    """Beside workers that are."""
+    """It fails, although the workers are ready."""
     whole = {"estimator": 4, "updater": 8}
     with a_worker(whole, []) as port, a_worker({}, ["the index is not complete"]) as api:
         code, output = ask(port, api=f"127.0.0.1:{api}")

@@ -1,4 +1,4 @@
-"""What the chart makes of a matrix of values, by Kubernetes' own schemas and by our promises."""
+"""Renders of the chart for a matrix of values fit Kubernetes' schemas and our promises."""
 
 import json
 import re
@@ -37,14 +37,14 @@ def unique(kinds: set[str] | None = None) -> list[chart.Resource]:
 
 
 def test_lint_has_no_complaint() -> None:
-    """Nor a warning."""
+    """`helm lint` prints no error and no warning."""
     for case in chart.CASES:
         done = chart.helm("lint", "--strict", ".", chart.values_of(case))
         assert done.returncode == 0, done.stdout
 
 
 def test_kubernetes_knows_every_field() -> None:
-    """Of each resource of the matrix, strictly, in the three newest versions."""
+    """The schemas of the three newest versions allow every field of every resource."""
     found = unique()
     assert {"StatefulSet", "NetworkPolicy", "PodDisruptionBudget", "Pod"} <= {
         each["kind"] for each in found
@@ -105,7 +105,7 @@ def assert_shape(value: Any, shape: Any, at: str, optional: set[str]) -> None:
 
 
 def test_operators_resources_have_their_shape() -> None:
-    """Names and types of the fields, for want of a schema."""
+    """Their fields have the right names and types. (There are no schemas for them.)"""
     found = unique(CUSTOM)
     assert {each["kind"] for each in found} == CUSTOM
     for each in found:
@@ -122,7 +122,7 @@ def test_a_template_makes_one_resource_at_most() -> None:
 
 
 def test_every_pod_is_restricted() -> None:
-    """By the Pod Security Standard of that name; its root is read-only, and no token is in it."""
+    """Each fits the `restricted` Pod Security Standard, with a read-only root and no token."""
     pods = [each["spec"].get("template", each)["spec"] for each in unique() if each["kind"] in PODS]
     assert len(pods) > len(chart.CASES)
     for pod in pods:
@@ -144,7 +144,7 @@ def test_every_pod_is_restricted() -> None:
 
 
 def test_each_role_has_its_workers_and_its_budget() -> None:
-    """Roles apart, or both in one."""
+    """Roles have StatefulSets and budgets of their own, or share one."""
     for role, components in {"separate": ["estimator", "updater"], "all": ["all"]}.items():
         pods = chart.worker_pods("separate", f"role={role}")
         assert sorted(pods) == components
@@ -170,7 +170,7 @@ def test_selectors_find_the_workers_and_nothing_else() -> None:
 
 
 def test_the_endpoints_admit_the_scrapers_and_helm_test() -> None:
-    """No scrapers: nobody but `helm test`. A rule without peers would admit everybody."""
+    """Without scrapers, only `helm test` is admitted: a rule without peers would admit all."""
     monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
     reported = {"secured": [{"namespaceSelector": monitoring}], "separate": []}
     for case, scrapers in reported.items():
@@ -184,7 +184,7 @@ def test_the_endpoints_admit_the_scrapers_and_helm_test() -> None:
 
 
 def test_the_endpoints_are_where_the_service_has_them() -> None:
-    """Port and paths of the probes, of the scrapes and of the settings."""
+    """Probes, scrapes and settings have the service's port and paths."""
     (container,) = chart.worker_pods("observed")["updater"]["spec"]["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": PORT}]
     paths = {
@@ -200,7 +200,7 @@ def test_the_endpoints_are_where_the_service_has_them() -> None:
 
 
 def test_a_pod_has_the_time_that_a_worker_may_take() -> None:
-    """To stop, before SIGKILL; and what hangs is found out before it is restarted."""
+    """It has time to stop before SIGKILL, and to report a hang before the probe restarts it."""
     pod = chart.worker_pods("separate")["updater"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > STOP_TIMEOUT_S
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
@@ -229,7 +229,7 @@ def test_egress_goes_to_the_ports_of_the_addresses() -> None:
 
 @cases("name", [f"rater-stream-rater{each}" for each in ("", "-serve", "-seasons")])
 def test_egress_goes_to_the_peers_of_the_values(name: str) -> None:
-    """Each server's ports to its own peers; without peers, to any address."""
+    """Each server's ports are open to its own peers only; without peers, to any address."""
     at = "networkPolicy.to"
     changes = [f"{at}.{each}[0].podSelector.matchLabels.app={each}" for each in ("dns", "redis")]
     changes += [f"{at}.kafka[0].ipBlock.cidr=10.0.0.0/8", "tracing.endpoint=http://c:4318"]
@@ -245,7 +245,7 @@ def test_egress_goes_to_the_peers_of_the_values(name: str) -> None:
 
 
 def test_pods_are_spread_by_role() -> None:
-    """Over nodes and zones."""
+    """Pods of a role are spread over nodes and zones."""
     for component, pod in chart.worker_pods("secured").items():
         rules = pod["spec"]["topologySpreadConstraints"]
         assert [each["topologyKey"] for each in rules] == [
@@ -258,7 +258,7 @@ def test_pods_are_spread_by_role() -> None:
 
 
 def test_rules_and_dashboard_are_the_charts_files() -> None:
-    """Files are rendered to the letter, Prometheus' templates in them left alone."""
+    """Files are rendered unchanged, also the Prometheus templates in them."""
     files = [chart.CHART / "files" / name for name in ("recording.yaml", "alerts.yaml")]
     groups = [group for each in files for group in yaml.safe_load(each.read_text())["groups"]]
     unknown = "serviceMonitor.enabled=false"
@@ -275,7 +275,7 @@ def test_rules_and_dashboard_are_the_charts_files() -> None:
 
 
 def test_a_release_that_is_gone_is_missed(tmp_path: Path) -> None:
-    """Though another is there, with both roles."""
+    """An alert fires for a missing release, although another one runs both roles."""
     rules = chart.the("PrometheusRule", "observed")["spec"]
     (tmp_path / "rules.yaml").write_text(json.dumps(rules))
     other = 'job="stream-rater/games/other"'
@@ -309,7 +309,7 @@ def test_a_release_that_is_gone_is_missed(tmp_path: Path) -> None:
 
 
 def test_the_rules_know_the_job() -> None:
-    """By its beginning, whatever the release is called; and each release has one of its own."""
+    """Rules match the beginning of a job's name. Each release has a job of its own."""
     jobs = set()
     for change in ("nameOverride=x", "fullnameOverride=ratings"):
         (endpoint,) = chart.the("ServiceMonitor", "observed", change)["spec"]["endpoints"]

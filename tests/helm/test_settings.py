@@ -36,7 +36,7 @@ def moved(text: str, folder: Path) -> str:
 
 
 def environment_of(pod: Resource) -> dict[str, str]:
-    """As the kubelet would make it."""
+    """The environment that kubelet would give to the container."""
     return {each["name"]: each.get("value", POD) for each in pod["spec"]["containers"][0]["env"]}
 
 
@@ -51,7 +51,7 @@ def secret_files(pod: Resource) -> list[str]:
 
 
 def test_every_setting_can_be_set(tmp_path: Path) -> None:
-    """All but the fields of `serve` and a standalone process; passwords come as files."""
+    """Each setting of workers can be set by the chart. Passwords come as files."""
     cases = {"secured": ("settings.replication=2", "redis.cluster=true"), "sentinel": ()}
     usual, found = msgspec.structs.asdict(Settings()), {}
     for case, changes in cases.items():
@@ -72,7 +72,7 @@ def test_the_defaults_are_settings(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_restarts_has_its_share_again(tmp_path: Path) -> None:
-    """Static membership: by a name that stays, back within the session after its grace period."""
+    """A pod keeps its name (static membership), and is back before its session ends."""
     for case in CASES:
         for pod in worker_pods(case).values():
             env = {each["name"]: each for each in pod["spec"]["containers"][0]["env"]}
@@ -85,7 +85,7 @@ def test_a_pod_that_restarts_has_its_share_again(tmp_path: Path) -> None:
 
 
 def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
-    """Numbers, too, and large ones without an exponent."""
+    """Numbers become strings, too, and large ones have no exponent."""
     assert settings_of("secured", tmp_path).kafka_options == {
         "client.rack": "zone-a",
         "queued.min.messages": "50000",
@@ -105,7 +105,7 @@ def test_the_clients_take_the_settings(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_tls_by_the_systems_authorities_names_no_file(tmp_path: Path) -> None:
-    """And mounts none."""
+    """TLS with the system's authorities names and mounts no file."""
     settings = settings_of("observed", tmp_path)
     assert (settings.kafka_security_protocol, settings.kafka_ssl_ca) == ("ssl", "")
     assert list((tmp_path / "access").iterdir()) == []
@@ -127,7 +127,7 @@ def test_the_command_is_one(tmp_path: Path) -> None:
 
 
 def test_every_variable_of_ours_is_a_setting() -> None:
-    """No misspelt STREAM_RATER_ anywhere."""
+    """No STREAM_RATER_ variable is misspelt."""
     for case in CASES:
         named = set(re.findall(rf"\b{PREFIX}([A-Z_]+)", rendered(case)))
         assert {"INSTANCE_ID"} <= named
@@ -135,7 +135,7 @@ def test_every_variable_of_ours_is_a_setting() -> None:
 
 
 def test_every_file_that_a_setting_names_is_mounted() -> None:
-    """At the path that it names, and no Secret without use."""
+    """Files are mounted where settings name them, and no unused Secret is mounted."""
     for case in ("secured", "sentinel"):
         settings = tomllib.loads(files(case)["settings.toml"])
         named = {each for each in settings.values() if str(each).startswith(f"{ACCESS}/")}
@@ -163,7 +163,7 @@ def checksum(*changes: str) -> Any:
 
 
 def test_pods_restart_when_what_they_read_has_changed() -> None:
-    """And only then."""
+    """They restart only then."""
     before = checksum()
     assert checksum("settings.wavePlayers=10") != before
     assert checksum("ladders=[ladders]") != before

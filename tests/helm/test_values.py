@@ -1,5 +1,5 @@
-"""Values that are wrong are refused first, each for its own reason; of values that are odd, texts
-stay texts, and nothing becomes a part of a resource."""
+"""Wrong values are refused, each with its reason. Odd values, such as texts that look like numbers,
+stay texts, and cannot add anything to a resource."""
 
 import json
 import re
@@ -113,7 +113,7 @@ WRONG = {
 
 
 def test_is_refused() -> None:
-    """By the schema, which names the place."""
+    """The schema refuses the value and names its place."""
     taken = []
     for change, why in WRONG.items():
         reported = refusal(f"--set={change}")
@@ -139,12 +139,12 @@ UNCOMPARED = {
         f"{name}: YAML takes it for another value than a text: set another"
     for name in ("true", "null", "off")
 }  # fmt: skip
-"""What no schema can compare, or say so that it helps: tokens over plain HTTP, two that are one,
-shards, intervals that Prometheus refuses, a name that Kubernetes would refuse without a word."""
+"""Values that a schema cannot compare, or not refuse in a helpful way: tokens over plain HTTP, two
+equal tokens, shards, intervals that Prometheus refuses, names that Kubernetes refuses."""
 
 
 def test_what_no_schema_can_compare_is_refused() -> None:
-    """In words of our own; so is a release that names no Service, though Helm accepts it."""
+    """Templates refuse them, and names of releases that cannot name a Service."""
     for option, why in UNCOMPARED.items():
         assert why in refusal(option)
     for release in ("9ratings", "a.b"):
@@ -178,7 +178,7 @@ TAKEN = (
 
 
 def test_is_taken() -> None:
-    """What is right, on the border."""
+    """Valid values at the limits are accepted."""
     done = {change: helm("template", "rater", ".", f"--set={change}") for change in TAKEN}
     assert {change: each.stderr for change, each in done.items() if each.returncode} == {}
 
@@ -187,7 +187,7 @@ def test_is_taken() -> None:
 
 
 BREAKS = {"CR": "\r", "NEL": "\x85", "LS": "\u2028", "PS": "\u2029"}
-"""What YAML takes for the end of a line, and TOML does not."""
+"""Characters that end a line in YAML, but not in TOML."""
 
 
 def made(release: str, *options: str) -> list[Resource]:
@@ -199,7 +199,7 @@ def made(release: str, *options: str) -> list[Resource]:
 
 @cases("name", BREAKS)
 def test_a_line_that_only_yaml_sees_is_refused(name: str, tmp_path: Path) -> None:
-    """In the ladders file, or in a setting: it would go on outside, as a part of the ConfigMap."""
+    """What follows such a character in ladders or settings would become part of the ConfigMap."""
     ladders, values = tmp_path / "ladders.toml", tmp_path / "values.yaml"
     ladders.write_text(f"# a title{BREAKS[name]}immutable: true\n[ladders]\n", newline="")
     reported = refusal(f"--set-file=ladders={ladders}")
@@ -216,7 +216,7 @@ def test_a_line_that_only_yaml_sees_is_refused(name: str, tmp_path: Path) -> Non
 
 
 def test_a_ladders_file_of_windows_is_taken(tmp_path: Path) -> None:
-    """Its lines end with two characters."""
+    """Lines that end with CR LF are accepted."""
     (tmp_path / "ladders.toml").write_text("# one\r\n[ladders]\r\n", newline="")
     found = made("rater", f"--set-file=ladders={tmp_path}/ladders.toml")
     (config,) = (each for each in found if "ladders.toml" in each.get("data", {}))
@@ -243,7 +243,7 @@ TEXTS = frozenset(
 
 
 def test_names_that_look_like_numbers_stay_texts() -> None:
-    """Of the release, of Secrets and their keys, and of all else that has a name."""
+    """This holds for releases, Secrets and their keys, and all else that has a name."""
     places = (
         "kafka.sasl.existingSecret", "kafka.sasl.passwordKey", "kafka.tls.existingSecret",
         "kafka.tls.caKey", "redis.existingSecret", "redis.passwordKey", "redis.tls.existingSecret",
@@ -262,7 +262,7 @@ def test_names_that_look_like_numbers_stay_texts() -> None:
 
 
 def test_the_version_is_a_label_whatever_the_tag_is() -> None:
-    """A tag may end, or begin, as no label may."""
+    """A tag may begin or end with characters that a label must not."""
     for tag in ("_latest", "v1." + "0" * 59 + "-.x", "nightly-"):
         (pod, *_) = worker_pods("separate", f"image.tag={tag}").values()
         assert pod["spec"]["containers"][0]["image"].endswith(tag)
@@ -272,11 +272,11 @@ def test_the_version_is_a_label_whatever_the_tag_is() -> None:
 
 
 GROWS = {"StatefulSet": "-0123456789", "Deployment": "-0123456789-01234"}
-"""What Kubernetes adds to the name for a pod's name, or for a label of the pod."""
+"""By kind, what Kubernetes appends to a name for names or labels of pods."""
 
 
 def test_names_are_short_enough() -> None:
-    """For labels and host names, which have at most 63 characters."""
+    """Names fit into labels and host names, which have at most 63 characters."""
     for each in made("r" * 53, "--set=serve.enabled=true"):
         name, labels = each["metadata"]["name"], each["metadata"].get("labels", {})
         assert len(name) + len(GROWS.get(each["kind"], "")) <= 63
@@ -284,7 +284,7 @@ def test_names_are_short_enough() -> None:
 
 
 def test_the_schema_has_the_bounds_of_the_settings() -> None:
-    """What it takes, a worker takes at its start."""
+    """A worker accepts every setting that the schema accepts."""
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["settings"]
     meta = schemas_of_settings()
     for name, reported in schema["properties"].items():

@@ -13,7 +13,7 @@ from tests.integration.topics import Bytes
 
 LADDER = "ranked-eu"
 SMALL = "small"
-MOST = 4  # The most entries in a round of the small ladder.
+MOST = 4  # The most entries that the small ladder allows.
 
 LADDERS = f"""
 [ladders.{LADDER}.rating]
@@ -49,7 +49,7 @@ def lobby(size: int) -> list[dict[str, Any]]:
 
 
 def two(**fields: Any) -> list[dict[str, Any]]:
-    """Two entries, the second with these fields instead."""
+    """Two entries, the second of which has these fields."""
     return [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2, **fields}]
 
 

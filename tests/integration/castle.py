@@ -1,4 +1,4 @@
-"""The secured servers, with places and users made many at once."""
+"""The secured servers, on which many places and users are made at once."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from tests.waits import STILL_S
 
 NOWHERE = Settings(topic_prefix="")
 LONG_AGO = "2020-05-01T20:15:05Z"
-Given = tuple[Settings, Rights]  # A place, and somebody's rights there.
+Given = tuple[Settings, Rights]  # A place, and the rights of a user there.
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Castle:
     prefixes: Iterator[str] = field(default_factory=lambda: map("p{}.".format, itertools.count(1)))
 
     def places(self, count: int, **changes: int) -> list[Settings]:
-        """So many places with topics and a database, without rights yet. `changes`: partitions."""
+        """`count` places with topics and databases, and no users. `changes`: other settings."""
         made = [
             msgspec.structs.replace(
                 self.settings("nobody", next(self.prefixes), next(self.databases)), **changes
@@ -51,7 +51,7 @@ class Castle:
         return self.places(1, **changes)[0]
 
     def make_topics(self, places: Iterable[Settings]) -> None:
-        """Create the topics of all these, and wait until they have leaders that know it."""
+        """Create the topics of these places, and wait until each leader knows that it leads."""
         new = [
             NewTopic(name, partitions, 1, config=config)
             for at in places
@@ -89,7 +89,7 @@ class Castle:
         return msgspec.structs.replace(settings, **{name: getattr(plain, name) for name in names})
 
     def owner(self, at: Settings) -> Settings:
-        """The place as somebody sees it who may do everything there."""
+        """The place with the settings of a user who may do everything there."""
         name = next(self.callers)
         self.redis.allow(name, "~*", "&*", "+@all")
         return self.opened(self._as(name, at))

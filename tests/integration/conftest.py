@@ -48,9 +48,10 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def worker_process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
-    """`stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`, ready
-    when this returns unless `ready=False`, killed at the end. This release's are forks, unless
-    `forked=False`."""
+    """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
+
+    Returns once the worker is ready, or at once with `ready=False`. Workers that still run at the
+    end are killed. Those of this release are forks (`forks`), unless `forked=False` is given."""
     started = request.node.stash[STARTED] = []
 
     def start_recorded(*given: Any, forked: bool = True, **named: Any) -> WorkerProcess:
@@ -76,7 +77,7 @@ def serve_process(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture
 def generation(settings: SettingsFactory) -> Iterator[Callable[..., Settings]]:
-    """Makes settings of another generation of the topics of `at`; these are deleted at the end."""
+    """Makes settings of another generation of topics of `at`, which are deleted at the end."""
     made: list[Settings] = []
 
     def of(at: Settings, name: str = "v2") -> Settings:

@@ -51,7 +51,7 @@ def beliefs(at: Settings) -> dict[Player, bytes]:
 
 
 def digests(at: Settings) -> Digests:
-    """Of all beliefs, on ladders with corrections."""
+    """The digests of all beliefs on ladders with corrections."""
     return digests_of([list(beliefs(at).items())], {RANKED, DUELS})
 
 
@@ -60,7 +60,7 @@ def under_new_name(found: Digests) -> Digests:
 
 
 def where_named(at: Settings, to: Settings) -> list[bytes]:
-    """What has the id: in the topics of `to`, and in the Redis of `at`."""
+    """All that has the id: in the topics of `to`, and in the Redis of `at`."""
     found = [*in_topics(to), *in_redis(at)]
     assert len(found) > 20
     return [each for each in found if GERTRUDE.encode() in each]

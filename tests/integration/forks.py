@@ -1,4 +1,4 @@
-"""`stream-rater` as a fork of a process that has imported it and loaded its kernels, which is most
+"""`stream-rater` as a fork of a process that has imported it and loaded its kernels. These are most
 of a command's start, and tests start some two hundred. Tests of the start itself do not fork."""
 
 import multiprocessing
@@ -20,8 +20,8 @@ context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload([PRELOADED])
 
 _one_at_a_time = threading.Lock()
-"""Locked while a fork starts, which reads exit codes of all that ended, or its exit code is read:
-of two threads that read the same one, the second would find 255."""
+"""Locked while a fork starts or its exit code is read. A start reads the exit codes of all ended
+forks, and of two threads that read the same exit code, the second would find 255."""
 
 
 class Fork:
@@ -31,7 +31,7 @@ class Fork:
         self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path,
         prepare: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        """`out` and `err` may be one file. `prepare`, importable, is called in the fork first."""
+        """`out` and `err` may be one file. `prepare` (importable) is called in the fork first."""
         self._arguments = list(arguments)
         for path in (out, err):
             path.touch()

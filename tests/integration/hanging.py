@@ -1,7 +1,7 @@
-"""stream-rater with a client library whose call never returns: $HANGS is `end`
-(`send_offsets_to_transaction` after a broken connection, librdkafka's issue 5456) or `close` (the
-updater fails, and the estimator's consumer hangs in a rebalance's callback that holds Python's
-lock)."""
+"""stream-rater with a client library in which a call never returns. The variable HANGS says which:
+`end` is `send_offsets_to_transaction` after a broken connection (librdkafka's issue 5456). `close`:
+the updater fails, and the estimator hangs while it closes its consumer, in a callback of a
+rebalance that holds Python's lock."""
 
 import ctypes
 import os
@@ -33,7 +33,7 @@ def end(self: Transactions, offsets: Mapping[int, int], tails: Tails = NO_TAILS)
 
 
 def close(self: Input) -> None:
-    """Hang in an estimator, and keep the lock."""
+    """Hang in an estimator, and keep Python's lock."""
     if CLOSE and not self.topic.endswith(PERFORMANCE_ESTIMATED):
         ctypes.PyDLL(None).sleep(FOR_EVER_S)
     _close(self)

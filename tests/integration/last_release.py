@@ -1,4 +1,4 @@
-"""stream-rater as its last release was: no traces in parts, and marks of rebuilds unknown."""
+"""stream-rater as in its last release: it sends no traces in parts, and knows no marks."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""`python -m tests.integration.next_release run ...`: the next version's kernels, other bits."""
+"""stream-rater with kernels of the next version, which compute other bits than these."""
 
 from stream_rater.columns import kernels
 
-kernels.KERNEL_VERSION += 1  # before anybody has looked at it
+kernels.KERNEL_VERSION += 1  # before other modules read it
 
 from stream_rater.cli import app  # noqa: E402
 from stream_rater.rating import stages  # noqa: E402

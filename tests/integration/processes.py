@@ -1,4 +1,4 @@
-"""`stream-rater run` as a process of its own, known by its process id."""
+"""`stream-rater` as processes of their own: commands that end, workers, and what serves."""
 
 import itertools
 import json
@@ -28,11 +28,11 @@ THIS_RELEASE, NEXT_RELEASE = "stream_rater", "tests.integration.next_release"
 LAST_RELEASE = "tests.integration.last_release"
 """The modules to run: the command of this release, of the next one, and of the last one."""
 
-PATIENTLY = "900"  # For `verify --wait`: seconds for the workers, on whatever machine.
+PATIENTLY = "900"  # For `verify --wait`: seconds that suffice on any machine.
 
 Ended = subprocess.CompletedProcess[str]  # A command that has ended.
 
-ANSWER_S = 60.0  # A page without an answer for so long is not there; whoever waits asks again.
+ANSWER_S = 60.0  # After so long without an answer, `get` returns status 0.
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -42,20 +42,20 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def changed(settings: Settings) -> dict[str, Any]:
-    """The settings that are not the default."""
+    """By name, the settings that differ from the defaults."""
     given, usual = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
     return {name: value for name, value in given.items() if value != usual[name]}
 
 
 def file_of(at: Settings, folder: Path) -> str:
-    """A file with these settings, named by who and where."""
+    """The path of a new file with these settings, named after user and topic prefix."""
     path = folder / f"{at.kafka_sasl_username or 'owner'}-{at.topic_prefix}toml"
     path.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in changed(at).items()))
     return str(path)
 
 
 def variables_of(settings: Settings) -> dict[str, str]:
-    """The variables of settings that are not the default, since other releases lack some."""
+    """Variables for the settings that differ from the defaults: other releases lack some."""
     assert not settings.kafka_options, "kafka_options can only be given in a TOML file"
     return {PREFIX + name.upper(): str(value) for name, value in changed(settings).items()}
 
@@ -72,7 +72,7 @@ def stream_rater(*arguments: str, settings: Settings, module: str = THIS_RELEASE
 
 
 def done(at: Settings, *words: object, module: str = THIS_RELEASE, quiet: bool = False) -> str:
-    """What a command prints that succeeds; `quiet`: without complaints."""
+    """What a command prints, which must succeed. `quiet`: it must not complain either."""
     ended = stream_rater(*map(str, words), settings=at, module=module)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert not (quiet and complaints(ended.stderr)), ended.stderr
@@ -89,17 +89,17 @@ def refused(at: Settings, *words: object, code: int = 0) -> str:
 
 
 PROGRESS = ("waiting for the workers", "compiling kernel", "another process compiles")
-IDLE = ": waiting for messages"  # Said by a command that follows a topic while nothing comes.
+IDLE = ": waiting for messages"  # Printed by a command that follows a topic without messages.
 
 
 def complaints(stderr: str) -> list[str]:
-    """Lines of standard error that say more than what a command does or waits for."""
+    """The lines of standard error, without those on what a command does or waits for."""
     lines = stderr.splitlines()
     return [each for each in lines if not each.startswith(PROGRESS) and IDLE not in each]
 
 
 class Answering:
-    """What answers at a URL: its pages and its metrics."""
+    """A server that answers by HTTP, with its pages and its metrics."""
 
     @property
     def url(self) -> str:
@@ -134,11 +134,11 @@ class WorkerProcess(Answering):
         self, settings: Settings, log: Path, role: str = "all", variables: Mapping[str, str] = {},
         module: str = THIS_RELEASE, *, command: Sequence[str] = (), forked: bool = False,
     ) -> None:  # fmt: skip
-        """`command`: in place of module and role. `forked`: a fork, of this release (`forks`)."""
+        """`command`: replaces module and role. `forked`: start a fork of this release (`forks`)."""
         self.settings = settings
         self._log = log
         self._url = ""
-        # Ends the worker even if the tests are killed.
+        # The guard ends the worker even if the tests are killed.
         self._guard = start_guard()
         needs_index = "serve" in command and not settings.index
         own = {"STREAM_RATER_INDEX": f"{log}.index"} if needs_index else {}
@@ -270,7 +270,7 @@ def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 @contextmanager
 def workers(folder: Path) -> Iterator[Start]:
-    """Starts workers, `start(settings, role="all", ready=True, **variables)`; killed at the end."""
+    """Starts workers: `start(settings, role="all", ready=True)`. Kills them at the end."""
     numbers = itertools.count()
     with ExitStack() as stack:
 
@@ -299,7 +299,7 @@ def commands(folder: Path, *words: str) -> Iterator[Start]:
 
 
 def begun(stack: ExitStack, process: WorkerProcess, ready: bool) -> WorkerProcess:
-    """A process that ends with the stack, ready if it is asked for."""
+    """A process that ends with the stack. If `ready`, wait until it is ready."""
     stack.callback(process.close)
     if ready:
         process.wait_ready()

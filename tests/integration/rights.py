@@ -12,9 +12,9 @@ from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests import pages
 from tests.integration.secured import Acl
 
-KNOWING = "+info"  # To know whether a full Redis deletes ratings; without it a worker only warns.
-ON_A_CLUSTER = ("+command", "+cluster|slots")  # What any client first sends to nodes.
-IN_THE_PLACE_OF = {  # Rights to run functions.lua as a script, by those to run it as a function.
+KNOWING = "+info"  # To see if a full Redis deletes ratings; a worker without it only warns.
+ON_A_CLUSTER = ("+command", "+cluster|slots")  # What any client sends to nodes at its start.
+IN_THE_PLACE_OF = {  # By the rights to run functions, those to run scripts.
     "+fcall": ("+evalsha", "+script|load"),
     "+function|list": ("+script|load",),
     "+function|load": (),
@@ -40,14 +40,14 @@ COMMANDS = {role: f"`{role}`" for role in NAMED_ALIKE} | {  # How the page names
 
 
 def rows_of(columns: int) -> dict[str, list[str]]:
-    """By the first column, the others, of the table that has so many of them."""
+    """The table of the page with so many columns: by its first cell, the other cells of a row."""
     found = re.findall(r"^\| (`.*?) \|(.*) \|$", PAGE, re.MULTILINE)
     table = [(name, [c.strip() for c in re.split(r"(?<!\\)\|", rest)]) for name, rest in found]
     return {name: rest for name, rest in table if len(rest) == columns}
 
 
 def by_name(kind: str, column: str, both: tuple[str, str]) -> dict[str, str]:
-    """What a cell says of groups, or of transactional ids."""
+    """By resource, the operations in a cell. `both`: the names that "both" in it stands for."""
     found: dict[str, str] = {}
     for each in filter(None, column.split("; ")):
         name, _, operation = each.rpartition(": ")
@@ -66,7 +66,7 @@ def on_kafka(command: str) -> dict[str, str]:
 
 
 def on_redis(command: str) -> tuple[str, ...]:
-    """The rules of a command's user, with `+select`, as the test's URLs name a database."""
+    """The rules of a command's user in Redis; `+select`, since tests' URLs name a database."""
     found = [row[0] for name, row in rows_of(1).items() if command in name.split(", ")]
     rules = [one for row in found for one in row.strip("`").replace("\\|", "|").split()]
     return (*rules, "+select") if rules else ()
@@ -77,7 +77,7 @@ ROLES["on a cluster"] = ROLES["all"]
 REDIS = {role: on_redis(command) for role, command in COMMANDS.items()}
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 
-SEASONS = "season-standings"  # The command whose rights the page names in a sentence.
+SEASONS = "season-standings"  # Its rights are in a sentence of the page.
 IN_A_SENTENCE = {
     SEASONS: {
         "round-completed": "READ", "ladders-noted": "READ", "season-ended": "READ WRITE",
@@ -93,7 +93,7 @@ class Rights:
     redis: tuple[str, ...]
 
     def without(self, one: "Acl | str | None") -> "Rights":
-        """The rights without one; a topic can still be described without reading or writing."""
+        """The rights without one. Whoever lacks READ or WRITE of a topic may still DESCRIBE it."""
         kafka = tuple(each for each in self.kafka if each != one)
         if isinstance(one, Acl) and one.kind == "TOPIC" and one.operation in ("READ", "WRITE"):
             kafka += (replace(one, operation="DESCRIBE"),)
@@ -101,7 +101,7 @@ class Rights:
 
 
 def least_to_erase(settings: Settings, to: str) -> Rights:
-    """The least rights to write the log of these settings again, to topics with the prefix `to`."""
+    """The least rights to erase: to copy the log to topics with the prefix `to`."""
     new = msgspec.structs.replace(settings, topic_prefix=to)
     old = least("erase", settings)
     return Rights(old.kafka + least("erase --to", new).kafka, old.redis)

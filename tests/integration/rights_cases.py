@@ -1,6 +1,6 @@
-"""Every role with all rights but one, all at once: what it ends with. Roles that only read share
-the topics of a place where all is rated; others have a copy. Each case has a user and a
-database."""
+"""Runs every role with all of its rights but one, all at once, and collects how each ends. Roles
+that only read share the topics of a place where all is rated; the others have copies of these. Each
+case has a user and a database of its own."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,14 +63,14 @@ WRITING = {  # Roles that would change what others read: each case has topics of
     "submit", "correct", "seed --from-ladder", "rebuild", "erase --delete-old",
     "serve with writing",
 }  # fmt: skip
-VARIED = {"erase --delete-old", *SERVING} - {"serve"}  # Roles that need all of another's, and more.
+VARIED = {"erase --delete-old", *SERVING} - {"serve"}  # Their rights include another role's.
 KAFKA, REDIS = "kafka", "redis"
 TOO_FEW = "1 rounds to tune on"  # `tune` with all its rights ends here.
 AFTER_CORRECTIONS = {
     ("estimator", "READ TOPIC performance-estimated"),
     ("rebuild", "READ TOPIC rating-changed"),
 }
-"""Rights that are needed only where parts were applied, or a ladder was corrected."""
+"""Rights that are needed only once parts were applied, or a ladder was corrected."""
 
 
 class Case(NamedTuple):
@@ -95,7 +95,7 @@ def rights_of(role: str, at: Settings) -> Rights:
 
 
 def new_prefix(at: Settings) -> str:
-    """The prefix of the topics that `erase` writes: one for each database."""
+    """The prefix of the topics that `erase` writes: another one for each database."""
     return f"{NEW}{database_of(at)}." if at.topic_prefix else NEW
 
 
@@ -104,7 +104,7 @@ def names_of(role: str) -> Rights:
 
 
 def cases_of(role: str) -> Iterator[Case]:
-    """The role with all its rights, and without each of those that no other role's cases show."""
+    """The role with all its rights, and without each right that no other role's cases check."""
     yield Case(role)
     known = names_of(role.split(maxsplit=1)[0]) if role in VARIED else Rights((), ())
     needed = names_of(role)
@@ -123,7 +123,7 @@ class Runs:
     pool: ThreadPoolExecutor
     parts: Sequence[Bytes] = ()  # What an estimator has sent to the updaters.
     records: dict[str, list[Bytes]] = field(default_factory=dict)
-    """What the topics hold of the place where all is rated."""
+    """By topic, the records of the place where all is rated."""
     futures: dict[Case, "Future[Ended]"] = field(default_factory=dict)
 
     def command(self, role: str, settings: Settings) -> Ended:
@@ -136,7 +136,7 @@ class Runs:
         return ended
 
     def runner(self, role: str, at: Settings) -> Callable[[Settings], Ended]:
-        """What runs this role there, with the settings of a user."""
+        """A function that runs this role at a place with a user's settings."""
         if role in WORKERS:
             return partial(run_worker, self.castle.owner(at), WORKERS[role])
         return SERVING.get(role) or partial(self.command, role)
@@ -191,7 +191,7 @@ class Runs:
         return [Bytes(each.value(), partition=each.partition() or 0) for each in found]
 
     def rated(self) -> Settings:
-        """An owner's place: rated rounds, a rejection, half a checkpoint, keys of an old index."""
+        """A place with rated rounds, a rejection, half a checkpoint, and keys of an old index."""
         owner = self.castle.owner(self.castle.place())
         topics, admin = Topics.of(owner), Admin(owner)
         produce(owner, some_rounds())
@@ -209,7 +209,7 @@ class Runs:
         return owner
 
     def sharing(self, rated: Settings) -> Settings:
-        """The place with a database of its own."""
+        """The same topics with a database of its own."""
         number = next(self.castle.databases)
         self.castle.redis.copy(database_of(rated), number)
         return self.castle.settings("nobody", rated.topic_prefix, number)
@@ -272,7 +272,7 @@ def lacking(case: Case, at: Settings) -> Rights:
 
 
 def _records(owner: Settings, topic: str) -> Iterator[Bytes]:
-    """The records of a topic, which has no others."""
+    """All records of a topic. Fails if an offset has none."""
     for expected, each in enumerate(read_topic(owner, topic)):
         assert each.offset() == expected, topic
         yield Bytes(each.value(), each.key(), headers_of(each))
@@ -291,7 +291,7 @@ def outcomes(castle: Castle, folder: Path, cases: Sequence[Case]) -> dict[Case, 
             runs.parts = runs.estimated()
         where = season.result() if season else rated
         loading = [case for case in cases if case.lacks == "+function|load"]
-        castle.redis.client.function_flush()  # those find no functions, the others do
+        castle.redis.client.function_flush()  # these cases find no functions, the others do
         runs.start_at_once(loading, rated)
         runs.wait(loading)
         RedisStore(rated).prepare()
@@ -304,19 +304,19 @@ def outcomes(castle: Castle, folder: Path, cases: Sequence[Case]) -> dict[Case, 
 
 
 def _has_a_turn(case: Case) -> bool:
-    """Whether a case is at the place with a season, one by one, since they disturb each other."""
+    """Whether a case runs at the place with a season, where cases run one by one."""
     if case.role == rights.SEASONS:
         return not takes_long(case)
     return (case.role, case.lacks) in AFTER_CORRECTIONS
 
 
 def takes_long(case: Case) -> bool:
-    """Whether it ends by a time-out only: that of a command's question about a group."""
+    """Whether a case ends only when a command's question about a group times out."""
     return "GROUP" in case.lacks and case.role in {*COMMANDS} - {"rebuild", "erase"}
 
 
 def _in_turn(runs: Runs, cases: Sequence[Case], season: Settings) -> dict[Case, Ended]:
-    """The cases at the place with a season; those that change it are the last."""
+    """How the cases at the place with a season end; those that change it run last."""
     ordered = sorted(cases, key=lambda case: (case.role != rights.SEASONS, not case.lacks))
     users = runs.castle.given([(season, lacking(case, season)) for case in ordered])
     return {case: runs.ended(case, season, user) for case, user in zip(ordered, users, strict=True)}

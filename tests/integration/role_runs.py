@@ -1,5 +1,6 @@
-"""Roles and commands in threads of the test, each with what a user would read at its end: a worker
-is its Service; `serve` its index's follower, or an adapter that answers one kind of request."""
+"""Runs roles and commands in threads of the test. Each returns what a user would read at its end. A
+worker is a Service; `serve` is its index's follower, or an adapter that answers one kind of
+request."""
 
 import asyncio
 import gc
@@ -36,8 +37,8 @@ from stream_rater.runtime.service import Service
 from tests.builders.lines import a_message, a_round
 from tests.integration.processes import file_of
 
-LOOKS = 25  # How often rejections are looked for, until Kafka says if they may be read.
-LOOK_S = 0.3  # How often a worker's end is looked for; by itself it ends without a right.
+LOOKS = 25  # So many polls for rejections show whether Kafka allows reading.
+LOOK_S = 0.3  # Between two checks if a worker has finished; one that lacks a right fails.
 
 
 class Ended(NamedTuple):
@@ -47,7 +48,7 @@ class Ended(NamedTuple):
 
 
 class ByThread(io.TextIOBase):
-    """A standard stream, from which a thread may keep its own text."""
+    """A standard stream that can keep what one thread writes apart."""
 
     encoding, errors = "utf-8", "strict"
 
@@ -55,7 +56,7 @@ class ByThread(io.TextIOBase):
         self._usual, self._own = usual, threading.local()
 
     def write(self, text: str) -> int:
-        """To this thread's text, if it keeps one."""
+        """Append to this thread's own text if there is one, else write to the stream."""
         return self._target().write(text)
 
     def flush(self) -> None:
@@ -66,7 +67,7 @@ class ByThread(io.TextIOBase):
 
     @contextmanager
     def kept(self) -> Iterator[io.StringIO]:
-        """What this thread writes until then."""
+        """Keep what this thread writes in the block."""
         self._own.text = io.StringIO()
         try:
             yield self._own.text
@@ -81,7 +82,7 @@ def streams_by_thread() -> Iterator[None]:
     given = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(PREFIX)}
     sys.stdout, sys.stderr = ByThread(sys.stdout), ByThread(sys.stderr)
     gc.collect()
-    gc.freeze()  # a collection then looks at what is made from here on
+    gc.freeze()  # collections then only look at objects made after this
     try:
         with patch.object(gc, "freeze"), patch.object(gc, "set_threshold"):
             yield
@@ -104,7 +105,7 @@ def run_command(words: list[str], settings: Settings, folder: Path) -> Ended:
 
 
 def in_one_line(action: Callable[[], None]) -> Ended:
-    """What a command ends with that performs this action."""
+    """How a command ends that performs this action."""
     try:
         with named_failures():
             action()
@@ -159,7 +160,7 @@ def follow(settings: Settings) -> Ended:
     """Follow `rating-changed` until the index is complete."""
 
     class UntilComplete(Watcher):
-        """Stops the follower."""
+        """Stops the follower once the index is complete."""
 
         def polled(self, caught_up: bool, lag: int, _: float) -> None:
             if caught_up:
@@ -171,7 +172,7 @@ def follow(settings: Settings) -> Ended:
 
 
 def read(reads: Callable[[Place], object], settings: Settings) -> Ended:
-    """What a request reads of the place itself."""
+    """Do what a request does that reads from the place itself."""
 
     def act() -> None:
         with opened(settings) as place:
@@ -181,7 +182,7 @@ def read(reads: Callable[[Place], object], settings: Settings) -> Ended:
 
 
 def take_rounds(settings: Settings) -> Ended:
-    """What a round by HTTP does: it is appended, and progress and rejections are followed."""
+    """Do what a posted round causes: append it, and follow progress and rejections."""
 
     def work() -> None:
         asyncio.run(_append(settings))

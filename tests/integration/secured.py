@@ -1,5 +1,5 @@
-"""Kafka and Redis with TLS, passwords and users with limited rights. The broker's second listener,
-plaintext, is for itself and the test, which may do everything."""
+"""Kafka and Redis with TLS, passwords and users with limited rights. The broker has a second
+listener without TLS, for itself and for the test, where everything is allowed."""
 
 import ssl
 import subprocess
@@ -27,15 +27,15 @@ from tests.waits import STILL_S
 SLOTS = 16_384
 DATABASES = 800
 USERS = tuple(f"user-{number}" for number in range(30))
-"""Users who show passwords by SCRAM, the default, which costs the broker's start milliseconds."""
+"""Users who log in by SCRAM, the default. Each costs some milliseconds of the broker's start."""
 CALLERS = tuple(f"caller{number}" for number in range(400))
-"""Users who show their passwords by PLAIN, and cost nothing."""
+"""Users who log in by PLAIN, which costs the start nothing."""
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 
 
 def password_of(user: str) -> str:
-    """Each user's own password, which is easy to find wherever it does not belong."""
+    """The user's password, which is easy to find where it must not appear."""
     return f"SECRET-of-{user}-f00d"
 
 
@@ -46,7 +46,7 @@ class Certificates:
     authority: Path
     certificate: Path
     key: Path
-    both: Path  # Key and certificate in one file, as Kafka needs them.
+    both: Path  # Both the key and the certificate, as Kafka needs them.
 
 
 def make_certificates(folder: Path) -> Certificates:
@@ -102,7 +102,7 @@ class SecuredKafka:
         """A client that may do everything."""
 
     def allow(self, rights: Mapping[str, Sequence[Acl]]) -> None:
-        """Grant users rights, which hold when this returns: the broker knows them."""
+        """Grant rights to users, and wait until the broker knows them."""
         named = [(user, each) for user, acls in rights.items() for each in dict.fromkeys(acls)]
         wanted = [each.binding(user) for user, each in named]
         if not wanted:
@@ -164,7 +164,7 @@ def secured_kafka(folder: Path, certificates: Certificates) -> Iterator[SecuredK
     )  # fmt: skip
     with start_kafka(folder, port=port, properties=properties) as server:
         yield SecuredKafka(server, secured_port)
-        server.kill()  # it would write hundreds of topics to the disk first
+        server.kill()  # a clean stop would write hundreds of topics to the disk
 
 
 COPY = """

@@ -32,7 +32,7 @@ class Answered(NamedTuple):
 
 
 def ask(api: Answering, path: str, body: Any = None, method: str = "", **headers: str) -> Answered:
-    """Ask once. A body that is no bytes is sent as JSON; `_` in the names of headers is `-`."""
+    """Ask once. A body other than bytes is sent as JSON. Headers' names have `_` for `-`."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     at = urlsplit(api.url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
@@ -49,7 +49,7 @@ def ask(api: Answering, path: str, body: Any = None, method: str = "", **headers
 def first(
     asked: Callable[[], Answered], what: str, is_it: Callable[[Answered], bool] | None = None
 ) -> Answered:
-    """The first answer for which this holds; without it, the first that is no 503."""
+    """Ask until `is_it` holds for an answer (by default: it is no 503). Returns that answer."""
     found: list[Answered] = []
 
     def holds() -> bool:
@@ -105,7 +105,7 @@ def index_process(serve: WorkerProcess) -> int:
 
 
 def is_index(pid: int) -> bool:
-    """Whether a process of this id runs, and keeps an index."""
+    """Whether a process with this id runs, and is one that keeps an index."""
     with suppress(OSError):
         return "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()
     return False

@@ -1,4 +1,4 @@
-"""A function of an operator that returns tokens, as `STREAM_RATER_KAFKA_TOKEN` names one."""
+"""An operator's function that returns tokens, such as `STREAM_RATER_KAFKA_TOKEN` names."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ def signed() -> tuple[str, float]:
 
 
 def token(config: str) -> tuple[str, float]:
-    """What the service calls."""
+    """The function that the service calls."""
     with Path(os.environ[CALLS]).open("a", encoding="utf-8") as calls:
         calls.write("x")
     return signed()

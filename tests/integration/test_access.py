@@ -1,6 +1,6 @@
-"""TLS, passwords and least rights on servers that enforce them: each role works with exactly the
-rights of docs/reference/access.md, and ends with one clear line with any one less (both in threads,
-`rights_cases`). What Kafka's clients do by themselves shows only in whole workers."""
+"""TLS, passwords and least rights, on servers that enforce them. Each role works with exactly the
+rights of docs/reference/access.md. Without any one of them it ends with one clear line. Both run in
+threads (`rights_cases`), but what Kafka's clients do by themselves shows only in whole workers."""
 
 import itertools
 import re
@@ -42,12 +42,12 @@ DENIALS = {
     "kafka": r"(kafka|topic).*(authorization failed|may not be seen|may not read)",
     REDIS: r"redis: .*(no permissions|can't run this command|without MULTI)",
 }
-UNNAMED = r"kafka: None"  # Of a producer whose records are given up before the denial is named.
+UNNAMED = r"kafka: None"  # A producer may give up its records before librdkafka names the denial.
 
 
 def fault(case: Case, ended: Ended) -> str:
     """What is wrong with how a case ended; empty if nothing is."""
-    announced = ("{", "ladder 'eu': ")  # the log, and what a command says before it begins
+    announced = ("{", "ladder 'eu': ")  # log lines, and what a command prints before it begins
     lines = [line for line in processes.complaints(ended.err) if not line.startswith(announced)]
     if not case.lacks:
         right = ended.code == 0 or (case.role == "tune" and TOO_FEW in ended.err)
@@ -62,13 +62,13 @@ def fault(case: Case, ended: Ended) -> str:
 
 
 def is_a_variation(case: Case) -> bool:
-    """Whether a case is one of the many of `erase`, which does what `rebuild` does, and copies."""
+    """Whether a case is of `erase`, which has many: it does what `rebuild` does, and copies."""
     return case.role.startswith("erase") and bool(case.lacks)
 
 
 @pytest.fixture(scope="module")
 def ended(castle: Castle, tmp_path_factory: pytest.TempPathFactory) -> Mapping[Case, Ended]:
-    """How each case ended, without the variations."""
+    """How each case ended; the cases of `erase` are left out."""
     cases = [case for case in CASES if not is_a_variation(case)]
     return outcomes(castle, tmp_path_factory.mktemp("cases"), cases)
 
@@ -78,8 +78,8 @@ def faults(ended: Mapping[Case, Ended]) -> list[str]:
 
 
 def test_each_role_works_with_exactly_its_rights(ended: Mapping[Case, Ended]) -> None:
-    """Every role and command of the page; without any one right the exit code is 1 or 2, and one
-    line says what was denied, on Kafka or on Redis."""
+    """So does every command of the page. Without any one right, the exit code is 1 or 2, and one
+    line says what Kafka or Redis denied."""
     assert {case.server for case in ended} == {"", *DENIALS}
     assert not faults(ended)
 
@@ -88,7 +88,7 @@ def test_each_role_works_with_exactly_its_rights(ended: Mapping[Case, Ended]) ->
 def test_each_right_of_erase_is_needed(
     castle: Castle, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """On the old topics, the new ones, and in Redis."""
+    """Rights on the old topics, on the new ones, and in Redis."""
     cases = [case for case in CASES if is_a_variation(case)]
     found = outcomes(castle, tmp_path_factory.mktemp("erasures"), cases)
     assert not faults(found)
@@ -98,8 +98,8 @@ def test_each_right_of_erase_is_needed(
 
 
 def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start) -> None:
-    """They share, and one takes the place of another of its instance, which Kafka fences; nothing
-    is lost. The first finds Redis empty. `verify` without one right ends in one line."""
+    """Two workers share the partitions. A third with the first one's instance_id takes its place:
+    Kafka fences the first. Nothing is lost. `verify` without one right ends in one line."""
     castle.redis.empty()
     at = castle.place(partitions=2, shards=2)
     opened = castle.opened(at)
@@ -127,7 +127,8 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
 
 
 def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start) -> None:
-    """Without functions a worker rates with scripts' rights, and says so; one less names both."""
+    """A worker with the rights for scripts instead of functions rates, and says so. Without any one
+    of these, a line names the denied calls of both."""
     castle.redis.empty()
     at = castle.place()
     user, opened = castle.user(at, "all"), castle.opened(at)
@@ -164,7 +165,7 @@ def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = N
 def test_the_least_rights_on_a_cluster(
     castle: Castle, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A worker rates. One that may not ask for the commands or the slots says so in one line."""
+    """A worker rates. One that may not ask for commands or slots ends, and says so in one line."""
     with secured_cluster(tmp_path / "cluster", castle.certificates) as cluster:
         user = on_the_cluster(castle, cluster)
         opened = castle.opened(user)
@@ -179,7 +180,7 @@ def test_the_least_rights_on_a_cluster(
 
 
 def test_a_worker_says_when_it_cannot_know_whether_redis_evicts(castle: Castle) -> None:
-    """With the rights that are listed it knows, and without INFO it starts all the same."""
+    """With the listed rights it knows. Without INFO it warns, and starts all the same."""
     at = castle.place()
     for less, warnings in ((None, 0), (rights.KNOWING, 1)):
         found = RedisStore(castle.user(at, "all", less)).prepare()
@@ -198,7 +199,7 @@ EXTRA = ("serve with beliefs", "serve with min_offset", "serve with writing")
 
 
 def round_taken(api: processes.WorkerProcess) -> Answered:
-    """The answer to a round, once the process is connected."""
+    """Post a round until the process is connected. Returns the answer."""
     sent = partial(ask, api, "/v1/ladders/eu/rounds", ROUND, **TOKEN)
     return first(sent, "it is connected", lambda each: "not connected yet" not in each.text)
 
@@ -206,8 +207,8 @@ def round_taken(api: processes.WorkerProcess) -> Answered:
 def test_serve_with_exactly_its_rights(
     castle: Castle, serve_process: Serve, worker_process: Start
 ) -> None:
-    """It makes the index and answers all; what needs more rights says which was denied, and harms
-    nothing, and is answered with them."""
+    """It makes the index and answers every kind of question. A request that needs more rights is
+    refused with the name of the right, does no harm, and is answered if the user has it."""
     castle.redis.empty()
     at = castle.place()
     opened = castle.opened(at)
@@ -245,7 +246,7 @@ def test_serve_with_exactly_its_rights(
 
 
 def test_serve_without_a_right_ends_in_one_line(castle: Castle) -> None:
-    """Though another process of it follows the topic."""
+    """It ends although another process of it, for the index, follows the topic."""
     at = castle.place()
     (less,) = least("serve", at).kafka
     line = processes.refused(castle.user(at, "serve", less), "serve", code=1)
@@ -263,7 +264,7 @@ def said_by(worker: processes.WorkerProcess) -> str:
 
 
 def test_secrets_stay_secret(castle: Castle, worker_process: Start, tmp_path: Path) -> None:
-    """Of a file or URL: neither in logs at debug level nor on a page, also when a worker ends."""
+    """Secrets of files and URLs are neither in debug logs nor on pages, also when a worker ends."""
     at = castle.place()
     user, opened = castle.user(at, "all"), castle.opened(at)
     file = tmp_path / "password"
@@ -303,7 +304,7 @@ WRONG: dict[str, tuple[dict[str, Any], int, str]] = {
     "no such file": ({"redis_password": "", "redis_password_file": "/no/f"}, 2, "/no/f: no such"),
     "an unknown option": ({"kafka_sasl_mechanism": "ROT-13"}, 2, "kafka: "),
 }  # fmt: skip
-"""Changes to valid settings, the exit code, and a part of the line."""
+"""By fault: changes to valid settings, the exit code, and a part of the line."""
 
 
 def test_wrong_access_is_one_line(castle: Castle, tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_wrong_access_is_one_line(castle: Castle, tmp_path: Path) -> None:
             TWICE: user.redis.replace("://", "://u:SECRET@")}  # fmt: skip
 
     def run(name: str) -> str:
-        """What is wrong with the end of a command with these settings."""
+        """What is wrong with how a command with these settings ends."""
         changes, code, says = WRONG[name]
         redis = changes.get("redis", user.redis)
         given = {"log_level": "debug", **changes, "redis": urls.get(redis, redis)}

@@ -131,7 +131,7 @@ def aftermath(
 
 
 def test_each_code_is_reached(aftermath: Aftermath) -> None:
-    """Every record that should be is rejected, once for each code of rounds, and no other is."""
+    """Exactly the bad records are rejected, each with its code, and every code occurs."""
     assert set(BAD) == set(aftermath.codes.values()) == CODES
     found = {
         place: {headers["error-code"].decode() for headers in aftermath.rejected[place]}
@@ -142,7 +142,7 @@ def test_each_code_is_reached(aftermath: Aftermath) -> None:
 
 def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
     """Each invalid record is rejected exactly once, and no valid one is."""
-    at, verdicts = aftermath.settings, dict[Place, str]()  # by the log alone; empty: a valid round
+    at, verdicts = aftermath.settings, dict[Place, str]()  # from the log; "": a valid round
     validator = RecordValidator(ladders_of_settings(at), at.duplicate_window, at.partitions)
     for record in read_all(at, Topics.of(at).rounds, at.partitions):
         _, (rejection,) = validator.decode([record])
@@ -158,7 +158,7 @@ def test_each_rejection_comes_once(aftermath: Aftermath) -> None:
 
 
 def test_rejections_hold_the_original(aftermath: Aftermath) -> None:
-    """Byte for byte key and value, the content type, the topic, and a reason in words."""
+    """A rejection has key and value byte for byte, content type, topic, and a reason in words."""
     topic = Topics.of(aftermath.settings).rounds.encode()
     for place, (headers,) in aftermath.rejected.items():
         sent = aftermath.sent[place]
@@ -182,7 +182,7 @@ def test_nothing_valid_is_lost(aftermath: Aftermath) -> None:
 
 
 def test_the_worker_goes_on(aftermath: Aftermath) -> None:
-    """Nothing makes a worker exit or start over; metrics and `verify` count rejections by code."""
+    """No input makes it exit or start over. Metrics and `verify` know the number of rejections."""
     worker = aftermath.worker
     assert worker.running
     assert worker.metric("stream_rater_restarts_total") == 0
@@ -198,7 +198,7 @@ def test_the_worker_goes_on(aftermath: Aftermath) -> None:
 
 
 def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
-    """What fits only compressed is rejected with as many bytes as fit, and with its length."""
+    """A record that fits only when compressed is rejected with its length and its first bytes."""
     settings = aftermath.settings
     value = b" " * (40 * MEBIBYTE) + a_round()
     options = {"message.max.bytes": 64 * MEBIBYTE, "compression.type": "zstd"}
@@ -221,8 +221,8 @@ def test_a_record_larger_than_any_topic_takes(aftermath: Aftermath) -> None:
 
 FLOOD = 8000
 FOR_LONG, A_WHILE = 100, 400
-"""Rejections allowed a second; a burst is ten seconds' worth. The partition then pauses for 70
-seconds, which suffices on any machine, or for 10."""
+"""Allowed rejections per second; a burst may have ten seconds' worth of them. Then the partition
+is paused: for 70 seconds, which suffices on any machine, or for 10."""
 REST_METRIC, EVENTS_METRIC = "stream_rater_resting_partitions", "stream_rater_events_total"
 PAUSED = "partitions paused: too many rejections"
 
@@ -278,8 +278,8 @@ TWELVE = [f"ladder-{number}" for number in range(12)]
 
 
 def test_ids_stay_apart(settings: SettingsFactory, worker_process: Start) -> None:
-    """As ladder, round and player, all are rated as themselves, once; only our keys, one log line
-    an event; the default partitioner loses no round."""
+    """Each id is used as ladder, round and player. All are rated once. Redis has only our keys, the
+    log has one line for each event, and the default partitioner loses no round."""
     at = settings()
     worker = worker_process(at)
     standings = [{"player": player, "rank": 1 + i} for i, player in enumerate(IDS)]
@@ -337,7 +337,7 @@ def rated_ladders(at: Settings) -> set[str]:
 
 
 def no_round_is_lost_by_the_default_partitioner(at: Settings) -> None:
-    """Each round is rated, or rejected with the remedy, by which it is rated then."""
+    """Check that each round is rated, or rejected with a remedy by which it is rated then."""
     reported_by(at, TWELVE)
     refused = misplaced(at)
     assert set(refused) | rated_ladders(at) == set(TWELVE)

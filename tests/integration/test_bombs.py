@@ -1,6 +1,6 @@
 """Records that are large, or small only while compressed, are rejected and never stop a worker.
-librdkafka decompresses a whole batch; it refuses a zstd batch of 90 MB, reports this again and
-again, and does not continue by itself."""
+librdkafka decompresses a whole batch at once. It refuses a zstd batch of 90 MB, reports this again
+and again, and does not continue by itself."""
 
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,18 @@ BOMB_BYTES = 100 * MEBIBYTE
 LARGE_BYTES = 50_000_000
 TOPIC_BYTES = 64 * MEBIBYTE
 MANY = 24  # The number of records in a batch that cannot be read.
-MOST_MEMORY = 1536 * MEBIBYTE  # 536 MiB were measured; all bombs would take a worker 1.2 GB.
+MOST_MEMORY = 1536 * MEBIBYTE  # For a worker: 536 MiB were measured. All bombs are 1.2 GB.
 
 
 def make_large_topics(at: Settings) -> None:
-    """Topics that accept records of 50 MB, except rating-changed, which the worker creates."""
+    """Create topics that accept records of 50 MB, but not rating-changed: the worker creates it."""
     names = Topics.of(at)
     large = {"max.message.bytes": str(TOPIC_BYTES)}
     make_topics(at, names.rounds, names.parts, names.rejected, config=large)
 
 
 def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]:
-    """Append in one batch, to the rounds or another topic; the broker's error, if any."""
+    """Append in one batch, to the rounds or to another topic. Returns the broker's errors."""
     options: Any = {
         "bootstrap.servers": at.kafka, "compression.type": codec,
         "message.max.bytes": 2 * BOMB_BYTES, "batch.size": 2 * BOMB_BYTES,
@@ -62,7 +62,7 @@ def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]
 def test_bombs_do_not_kill_or_stop(
     settings: SettingsFactory, worker_process: Start, codecs: tuple[str, ...]
 ) -> None:
-    """Bombs, alone or in a batch, and 50 MB, among rounds, which are all rated; `verify` agrees."""
+    """Among bombs and a message of 50 MB, all valid rounds are rated, and `verify` agrees."""
     at = settings(partitions=1)
     make_large_topics(at)
     many = [b"%d" % n + bytes(BOMB_BYTES // MANY) for n in range(MANY)]
@@ -114,7 +114,7 @@ def test_bombs_do_not_kill_or_stop(
 def test_a_large_round_is_rated_where_the_limit_is_raised(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Topics stay as created: they limit compressed batches. Rounds over the limit are rejected."""
+    """Topics limit only compressed batches, so they stay. Larger rounds are still rejected."""
     ladders = tmp_path / "ladders.toml"
     ladders.write_text(f"limits.max_bytes = {LARGE_BYTES}\n{LADDERS}")
     at = settings(partitions=1, ladders=str(ladders))
@@ -144,8 +144,8 @@ def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(settings: SettingsFact
 
 @pytest.mark.slow  # by hand: `unit/test_shard.py`, `unit/test_rebuild.py`
 def test_a_part_that_is_not_decompressed(settings: SettingsFactory, worker_process: Start) -> None:
-    """A worker and a rebuild refuse; once the record is deleted and the offset after it committed,
-    as the runbook says, a rebuild puts everything right."""
+    """A worker refuses the shard, and so does a rebuild. Once the record is deleted and the offset
+    after it is committed, as the runbook says, a rebuild repairs everything."""
     at = settings(partitions=1, shards=1)
     worker = worker_process(at)
     assert send(at, "none", *(a_round(round_id=f"before-{i}") for i in range(5))) == []

@@ -1,5 +1,5 @@
-"""`make chaos` in small, and its judge on real Kafka and `serve`: it finds each planted fault, and
-nothing without. (Counts: `unit/test_chaos.py`; in memory: `simulation/test_judged.py`.)"""
+"""A small `make chaos`. Its judge, on real Kafka and `serve`, finds each planted fault, and nothing
+without one. (Its counts: `unit/test_chaos.py`; in memory: `simulation/test_judged.py`.)"""
 
 import itertools
 import json
@@ -63,7 +63,7 @@ def test_a_fault_and_its_line() -> None:
 ROUNDS = 60
 IN_MEMORY_TOO = ("event-skipped", "duplicate-rated", "invalid-rated", "rejection-twice")
 SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in IN_MEMORY_TOO]
-ON_KAFKA = ["aborted-is-committed", *SLOW]  # Planted in a worker; the first needs a broker.
+ON_KAFKA = ["aborted-is-committed", *SLOW]  # Planted in workers; the first one needs a broker.
 
 
 def run(at: Settings, folder: Path, *words: str) -> Findings:
@@ -80,7 +80,7 @@ def run(at: Settings, folder: Path, *words: str) -> Findings:
 
 
 def test_it_finds_nothing_in_a_run_of_workers(settings: SettingsFactory, tmp_path: Path) -> None:
-    """All is judged, and both readers saw the same."""
+    """The judge has seen all of it, and both of its readers saw the same."""
     found = run(settings(), tmp_path)
     assert found.clean, found.lines
     assert found.checked["changes"] == 8 * ROUNDS
@@ -93,7 +93,7 @@ def test_it_finds_nothing_in_a_run_of_workers(settings: SettingsFactory, tmp_pat
 def test_it_finds_a_fault_that_is_planted_in_a_worker(
     settings: SettingsFactory, tmp_path: Path, fault: str
 ) -> None:
-    """Whatever the worker did to its own state."""
+    """The judge does not depend on the state that the worker keeps."""
     words = (sys.executable, "-m", "tests.chaos.planted", fault, "run", "--role", "all")
     found = run(settings(), tmp_path, *words)
     assert found.violations, found.checked
@@ -101,10 +101,10 @@ def test_it_finds_a_fault_that_is_planted_in_a_worker(
 
 # --- the judge: answers ---
 
-PLAYERS, TURNS = 8, 12  # All play in each round, and are listed after half of the first.
-ENOUGH = 40  # The answers that are waited for: about five about each player.
+PLAYERS, TURNS = 8, 12  # All play in each round; half of the first rounds list them.
+ENOUGH = 40  # So many answers are waited for: about five for each player.
 FOUND = {"": set(), "older-state-answered": {"back in time"}, "min-offset-ignored": {"min_offset"}}
-"""The rules that the judge finds broken."""
+"""By fault, the rules that the judge finds broken."""
 
 
 def play(at: Settings, first: int) -> None:
@@ -118,7 +118,7 @@ def play(at: Settings, first: int) -> None:
 
 
 def story(at: Settings, worker: WorkerProcess, serve: WorkerProcess) -> None:
-    """Rate rounds, twice, and ask for rounds that wait for a worker."""
+    """Let rounds be rated, twice, and ask about rounds that wait for a worker."""
 
     def rate(first: int) -> None:
         play(at, first)

@@ -42,7 +42,7 @@ RANKED, DUELS = "ranked", "duels"
 
 
 def played(number: int, *players: str, ladder: str = RANKED) -> Bytes:
-    """A round of these players, in the order in which they came in, as a message."""
+    """A round of these players, the winner first, as a message."""
     completed_at = rounds.day(min(number, 300))
     return a_message(a_round(number, *players, ladder=ladder, completed_at=completed_at))
 
@@ -67,7 +67,7 @@ def correct(at: Settings, *words: str) -> int:
 
 
 def published_events(at: Settings) -> dict[Who, list[RatingChanged]]:
-    """Each player's events, each beginning where the last one ended, so differences add up."""
+    """By player, the events. Checks that each begins at the values that the last one ended with."""
     found: dict[Who, list[RatingChanged]] = {}
     ids = set()
     for message in read_topic(at, Topics.of(at).changed):
@@ -101,7 +101,7 @@ def corrections(at: Settings, offset: int, ladder: str = RANKED) -> dict[str, Ra
 
 
 def verified(at: Settings) -> str:
-    """What `verify` says: all is equal."""
+    """Check that `verify` finds all equal. Returns its output."""
     printed = done(at, "verify", "--wait", PATIENTLY)
     assert "all equal, bit for bit" in printed
     return printed
@@ -173,7 +173,7 @@ def refused_corrections(at: Settings) -> None:
 
 
 def play_on(at: Settings, first: int) -> None:
-    """Rounds of the removed and of the merged player, who is another one now."""
+    """Play rounds with the removed player, and with the merged one, who is another one now."""
     before = published_events(at)
     rated(
         at, played(first, "p3", "p0-2", "p1"), played(first + 1, "p3", "p1"),
@@ -190,9 +190,9 @@ def play_on(at: Settings, first: int) -> None:
 
 
 def test_every_kind_of_correction(settings: SettingsFactory, worker_process: Start) -> None:
-    """By one worker, then another, which reads the notes. Then store and notes are lost, just after
-    a correction too small to publish, while one waits; after a rebuild the next event begins at the
-    last published values."""
+    """One worker applies them, then another, which reads ladder events. Redis and that topic are
+    lost, just after a correction that is too small to publish, and while another one waits. After a
+    rebuild, each next event begins at the last published values."""
     at = settings()
     worker = worker_process(at)
     rated(at, *season(0, 60))
@@ -201,7 +201,7 @@ def test_every_kind_of_correction(settings: SettingsFactory, worker_process: Sta
     stopped(worker)
     worker = worker_process(at)
     play_on(at, 1000)
-    applied(at, "round-voided", round_id="r1001")  # of which nothing is left
+    applied(at, "round-voided", round_id="r1001")  # a round of which corrections have left nothing
     rated(at, played(800, "p1", "p2", "p5"))
     same = rounds.ranked([1, 2, 3], ["p1", "p2", "p5"])
     small = applied(at, "round-amended", round_id="r800", standings=same, weight=0.9995)
@@ -250,7 +250,7 @@ def test_a_worker_dies_in_a_correction(settings: SettingsFactory, worker_process
 
 
 def made(at: Settings, *ladders: str) -> list[str]:
-    """What the command says, a line a ladder."""
+    """Run `checkpoint`. Returns its lines, one for each ladder."""
     return done(at, "checkpoint", *ladders, quiet=True).splitlines()
 
 
@@ -263,8 +263,8 @@ def offsets_of(at: Settings, ladder: str) -> list[int]:
 def test_a_correction_begins_at_a_checkpoint(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A late round needs rounds since a checkpoint, an early one all, equal to a replay, also
-    without checkpoints. What cannot be made is said in one line."""
+    """A correction of a late round reads the checkpoint, one of an early round replays all. Both
+    equal a replay. If no checkpoint can be made, one line says why."""
     at = settings(duplicate_window=2, checkpoint_every=10_000)
     worker = worker_process(at)
     rated(at, *season(0, 40))

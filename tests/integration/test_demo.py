@@ -1,4 +1,4 @@
-"""`make demo` on real servers, `stream-rater demo --embedded`, and `make up` on a real Redis."""
+"""`make demo` on real servers, `stream-rater demo --embedded`, and `make up` with a real Redis."""
 
 import re
 import signal
@@ -41,7 +41,7 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
 def processes_of(folder: Path) -> list[str]:
     mark, found = f"TMPDIR={folder}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the process has just ended
             if mark in (process / "environ").read_bytes().split(b"\0"):
                 found.append((process / "cmdline").read_text().replace("\0", " "))
     return found
@@ -67,7 +67,7 @@ def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.slow
 def test_the_demo_ends_with_what_it_measured(tmp_path: Path) -> None:
-    """On its own servers it prints figures, verifies every rating, and leaves nothing behind."""
+    """On its own servers, it prints figures, verifies every rating, and leaves nothing behind."""
     with a_demo(tmp_path) as demo:
         output, errors = demo.communicate(timeout=HANGS_S)
     assert demo.returncode == 0, output + errors
@@ -119,7 +119,7 @@ def given(at: Addresses) -> dict[str, str]:
 def test_an_interrupted_demo_leaves_given_servers_as_they_were(
     addresses: Addresses, settings: SettingsFactory, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Its topics, keys and processes are gone; another's are there, and the servers run."""
+    """The demo's topics, keys and processes are gone. Others are there, and the servers run."""
     somebodys = Admin(settings())
     somebodys.create_topics()
     theirs = somebodys.partitions()
@@ -211,7 +211,7 @@ def given_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_redis
 def test_servers_are_gone_after_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And the exit code is the signal's."""
+    """They are gone, and the exit code is the signal's."""
     given_kafka(monkeypatch)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = """

@@ -1,6 +1,6 @@
-"""Rounds by HTTP on real servers, from the post to the ratings, also by a process that is killed
-(`test_outages`: Kafka goes away); seeds and resets among corrections; and a game that moves in by a
-table, another ladder, and a round at the door."""
+"""Rounds by HTTP on real servers: from the post to the ratings, and through a process that is
+killed. (In `test_outages`, Kafka goes away.) Seeds and resets among corrections. A game that moves
+in: its players get ratings from a table, from another ladder, and with a posted round."""
 
 import threading
 from collections import Counter
@@ -49,7 +49,7 @@ def post(api: Answering, path: str, body: Any) -> Answered:
 
 
 def send(api: Answering, path: str, body: Any) -> Answered:
-    """Send until it is taken or refused for good, as a client does."""
+    """Send until the request is accepted or refused for good, as a client does."""
     return first(partial(post, api, path, body), "it is taken")
 
 
@@ -68,9 +68,9 @@ def ended(api: Answering, path: str) -> Any:
 def test_from_the_post_to_the_ratings(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """A round is rated, with each player's change at its offset; one without a change and a
-    rejected one have end states, too. Taken back, it is not in the ratings at the correction's
-    offset."""
+    """A round is rated, and each player's change can be read at its offset. A round without change
+    and a rejected one have their end states, too. A voided round is not in the ratings at the
+    correction's offset."""
     place = settings(partitions=3, shards=3)
     worker_process(place)
     api = serve(place)
@@ -142,7 +142,7 @@ def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
 def test_killed_while_it_takes_rounds(
     settings: SettingsFactory, worker_process: Start, serve_process: Serve, kills: int
 ) -> None:
-    """Clients repeat what has no answer to the next process: nothing is lost, none doubled."""
+    """Clients send unanswered rounds again to the next process. None is lost, none doubled."""
     place = settings(partitions=2)
     worker_process(place)
     api = [serve_process(with_a_door(place))]
@@ -169,7 +169,7 @@ def test_killed_while_it_takes_rounds(
     wait_until(Finished(place), "all is rated")
     wanted = {f"c{number}-{i}" for number in range(CLIENTS) for i in range(counts[number])}
     found = Counter(each.round_id for each in published(place))
-    assert wanted <= found.keys()  # none lost; the very last ones may have had no answer
+    assert wanted <= found.keys()  # the very last rounds may have had no answer
     assert set(found.values()) == {2}  # two players a round, none doubled
     done(place, "verify", "--wait", PATIENTLY)
 
@@ -209,8 +209,8 @@ def _report(
 def test_seeds_among_rounds_and_corrections(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Two workers, one of which dies: each change is published once, as by a replay of the edited
-    log, and beliefs are that replay's to the bit."""
+    """There are two workers, and one of them dies. Each change is published once, with values of
+    a replay of the edited log, and beliefs equal that replay to the bit."""
     ladders = tmp_path / "ladders.toml"
     ladders.write_text(LADDERS_FILE)
     at = settings(partitions=1, shards=3, ladders=str(ladders))
@@ -248,7 +248,7 @@ def newest(at: Settings, ladder: str) -> dict[str, RatingChanged]:
 def test_a_game_moves_in(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path, serve: Serve
 ) -> None:
-    """The table comes before the topics; repeated, nothing changes. Equal to a replay."""
+    """The table is sent before topics exist, and twice, without effect. Ratings equal a replay."""
     place = settings(partitions=3, shards=3)
     table = tmp_path / "players.csv"
     table.write_text(TABLE)
@@ -277,7 +277,7 @@ def test_a_game_moves_in(
 
 
 def begins_at_the_door(api: WorkerProcess, place: Settings) -> None:
-    """Two begin `team` with what they have on `duel`, once; an unknown ladder is refused."""
+    """Two players begin `team` with their ratings of `duel`. An unknown ladder is refused."""
     path = "/v1/ladders/team/rounds"
     send(api, f"{path}?seed_from=duel", a_round("probe", "x1", "x2"))
     for number, players in enumerate((("ann", "new"), ("bob", "ann"), ("bob", "ann"))):

@@ -22,7 +22,7 @@ from tests.integration.topics import Finished, published
 from tests.real import SettingsFactory
 
 ROUNDS = {"formula-one": 600, "codeforces": 10, "map-rando": 1000}
-"""How many of each ladder, from the first on."""
+"""By ladder, the number of its first rounds that are rated."""
 LADDERS = """
 [ladders.formula-one.rating]
 system = "elo-mmr"
@@ -45,7 +45,7 @@ system = "two-moment"
 class Season(NamedTuple):
     rounds: Path
     ladders: Path
-    beliefs: dict[Player, bytes]  # Records by player, with zeros for source offsets.
+    beliefs: dict[Player, bytes]  # Records in Redis, with zeros for source offsets.
     results: Counter[tuple[str, str, str]]  # (ladder, round id, player), each once.
 
 
@@ -96,7 +96,7 @@ def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | 
 
 
 def _check_all(season: Season, settings: Settings) -> None:
-    """Beliefs equal those of `rate`, `verify` agrees, each result is published once, in order."""
+    """Check: beliefs equal `rate`, `verify` agrees, each result is published once, in order."""
     assert "all equal, bit for bit" in done(settings, "verify", "--wait", PATIENTLY)
     assert _beliefs(settings, list(season.beliefs)) == season.beliefs
 
@@ -120,12 +120,12 @@ def place(season: Season, settings: SettingsFactory) -> Settings:
 def test_a_killed_worker_loses_and_doubles_nothing(
     season: Season, place: Settings, worker_process: Start
 ) -> None:
-    """Equal to a sequential replay byte for byte, each event once, though one is killed midway."""
+    """A worker is killed midway. Beliefs equal a replay's bytes, and each event is there once."""
     first, second = worker_process(place), worker_process(place)
     done(place, "submit", season.rounds)
     admin = Admin(place)
     changed, count = admin.topics.changed, admin.partitions()[admin.topics.changed]
-    # By the topic's ends, not by its records: to read them all at each look took more than rating.
+    # By the ends of the topic, because reading all records at each look took longer than rating.
     wait_until(lambda: sum(admin.ends(changed, count)) > 1000, "the season is under way")
     first.kill()
     assert len(published(place)) < sum(season.results.values()), "killed in the middle"

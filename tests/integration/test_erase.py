@@ -1,4 +1,4 @@
-"""`erase` on real servers: the id is gone, and every rating is what it was."""
+"""`erase` on real servers: the player's id is gone, and every rating is what it was."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,8 +56,8 @@ def kept(at: Settings) -> list[str]:
 
 
 def with_a_past(at: Settings, start: Start) -> None:
-    """Rounds of Gertrude's, alone and in teams, seeds, refused records that name her, a round taken
-    back, a removal, a merge into her, a season's end, a checkpoint and standings."""
+    """Rate rounds of Gertrude's, alone and in teams, with seeds, invalid records that name her, a
+    voided round, a removal, a merge into her, a season's end, a checkpoint and standings."""
     worker = start(at)
     named = rounds.as_json(*rounds.ranked([1, 2], [GERTRUDE, GERTRUDE]), ladder=RANKED)
     rejected = Bytes(named, RANKED.encode()), Bytes(GERTRUDE.encode(), b"ranked")
@@ -72,7 +72,7 @@ def with_a_past(at: Settings, start: Start) -> None:
     done(at, "checkpoint")
     done(at, "season-standings", RANKED, "--wait", PATIENTLY)
     rated(at, *season(70, 12))
-    in_transactions(at, [played(82, "p4", GERTRUDE)])  # the log ends with its end
+    in_transactions(at, [played(82, "p4", GERTRUDE)])  # the log ends with the transaction's end
     wait_until(lambda: last_round(at, GERTRUDE).round_id == "r82", "the last one is rated")
     stopped(worker)
 
@@ -80,8 +80,8 @@ def with_a_past(at: Settings, start: Start) -> None:
 def test_the_id_is_gone_and_ratings_are_as_before(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """In no new record and nowhere in Redis; workers and corrections go on as a replay says. Old
-    topics get tombstones, can be read, and used again."""
+    """The id is in no new record and nowhere in Redis. Workers and corrections go on as a replay of
+    the new log. Old topics get tombstones; they can be read, and used again after a rebuild."""
     at = settings()
     to = generation(at)
     with_a_past(at, worker_process)

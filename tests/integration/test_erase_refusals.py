@@ -1,4 +1,4 @@
-"""`erase` on real servers: what it refuses; and killed, when its advice works."""
+"""`erase` on real servers: what it refuses, and what its advice is worth after a kill."""
 
 import re
 from collections.abc import Callable
@@ -54,8 +54,8 @@ def edit_a_belief(at: Settings) -> str:
 def test_what_could_not_be_undone_is_refused(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """Workers that run, a correction that waits, a round that is unrated, comes late or was
-    deleted: each in one line, with its place and the cure."""
+    """Running workers, a pending correction, a round that is unrated, arrives during the work or
+    was deleted: each is refused in one line, with its place and the remedy."""
     at = settings()
     to = generation(at)
     worker = worker_process(at)
@@ -93,7 +93,7 @@ def test_what_could_not_be_undone_is_refused(
 def test_a_belief_that_differs_is_found(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """Nothing is erased; a rebuild from the old topics helps, and these are deleted on request."""
+    """Then nothing is erased. A rebuild from the old topics helps; they are deleted on request."""
     at = settings()
     to, other = generation(at), generation(at, "v3")
     worker = worker_process(at)
@@ -122,7 +122,7 @@ def test_names_and_settings_are_checked(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Unknown player, taken name, unusable prefix or topics, other ladders: one line each."""
+    """An unknown player, a taken name, a bad prefix, other topics or ladders: one line each."""
     at = settings()
     to, taken = generation(at), generation(at, "taken")
     worker = worker_process(at)
@@ -170,7 +170,7 @@ EFFECTS = [  # All that `erase` writes by, in the order of the first calls.
 
 
 def killed_after(last: str, at: Settings, to: Settings, log: Path) -> list[str]:
-    """Kill `erase` after this effect; until the store is emptied all beliefs are there."""
+    """Kill `erase` after this effect. Until Redis is emptied, all beliefs must be there."""
     before, made = erasing.digests(at), list[str]()
     words = ["erase", erasing.GERTRUDE, "--pseudonym", erasing.NAME, "--to", to.topic_prefix]
     with halting(words, environment_of(at), EFFECTS, log) as halts:
@@ -186,8 +186,8 @@ def test_killed(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Beliefs are there, or come back by the rebuild that is asked for, or only tombstones lack.
-    What is half done is refused, with the cure; and the cure works."""
+    """Beliefs are there, or come back by the rebuild that is asked for, or only tombstones are
+    missing. Half-finished work is refused with a remedy, and the remedy works."""
     at = settings()
     first, second = generation(at), generation(at, "v3")
     worker = worker_process(at)

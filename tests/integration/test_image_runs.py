@@ -1,5 +1,5 @@
-"""What an image and the chart run, on real servers: deploy/Dockerfile's commands in a clean folder
-(without compiling, as `make image-check` does), its container's, and the chart's as in a pod."""
+"""What an image and the chart run, on real servers: the commands of deploy/Dockerfile in a clean
+folder (only `make image-check` also compiles), the container's, and the chart's as in a pod."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow  # what the Dockerfile says is in unit/test_image
 
 @pytest.fixture(scope="module")
 def building(tmp_path_factory: pytest.TempPathFactory) -> Building:
-    """The stage that builds, after its steps; /opt/stream-rater is read-only."""
+    """The build stage after its steps. /opt/stream-rater is read-only."""
     build, _ = image.stages()
     building = Building(tmp_path_factory.mktemp("image"), build, brief=True)
     for step, took_s in building.run():
@@ -47,7 +47,7 @@ def built(building: Building) -> tuple[Path, Stage]:
 def test_the_container_starts_warm_and_rates(
     built: tuple[Path, Stage], settings: SettingsFactory, tmp_path: Path
 ) -> None:
-    """ENTRYPOINT and CMD become ready, rate with the image's kernels, and end on SIGTERM."""
+    """The container's command gets ready, rates by the image's kernels, and ends on SIGTERM."""
     installed, final = built
     words = [json.loads(final.all(name)[-1]) for name in ("ENTRYPOINT", "CMD")]
     command, variables = image.in_the_image([*words[0], *words[1]], installed, final)
@@ -71,7 +71,7 @@ def test_the_image_holds_what_it_should(built: tuple[Path, Stage]) -> None:
 
 
 def test_every_module_and_every_command_run_in_the_images_root(building: Building) -> None:
-    """The image's own root is enough for every module, and for every command's help or refusal."""
+    """What the image's root leaves out is needed by no module and by no command's help."""
     image.check_root(building, image.stages()[-1])
 
 
@@ -116,7 +116,7 @@ def port_of(log: Path) -> int:
 
 
 def test_a_pods_command_rates_and_drains_in_time(settings: SettingsFactory, tmp_path: Path) -> None:
-    """By the rendered files; `helm test` says it is ready, SIGTERM ends it within the grace."""
+    """It has the rendered files. `helm test` says it is ready. SIGTERM ends it in time."""
     at = settings()
     changes = changes_of(at)
     for name, text in chart.files("separate", *changes).items():

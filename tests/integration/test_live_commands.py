@@ -1,5 +1,5 @@
-"""Commands on a real log: where corrections come to lie; `predict` and a dry run, which say what
-they say of a file of its lines; what `tune` proposes, changing nothing."""
+"""Commands on a real log: to which places corrections go; `predict` and a dry run, which say the
+same of a file with its lines; what `tune` proposes, and that it changes nothing."""
 
 import json
 from pathlib import Path
@@ -42,8 +42,8 @@ def corrections(at: Settings) -> list[Message]:
 
 
 def test_corrections_lie_where_their_rounds_do(settings: SettingsFactory, tmp_path: Path) -> None:
-    """Ladder as key, kind in the header, also from a file; the command prints its place. Without a
-    topic, nothing can be corrected."""
+    """A correction has its ladder as key and its kind in a header, also if it comes from a file.
+    The command prints its place. Without the topic, it is refused."""
     at = settings()
     none = refused(at, "correct", "void", "l", "r1", code=2)
     assert f"topic {Topics.of(at).rounds} does not exist" in none
@@ -68,7 +68,7 @@ def test_corrections_lie_where_their_rounds_do(settings: SettingsFactory, tmp_pa
 
 
 def test_a_dry_run_rates_the_live_log(settings: SettingsFactory, tmp_path: Path) -> None:
-    """As it rates the file that was sent; it sends nothing. What was sent for good counts."""
+    """It prints the same as for the file that was sent, and sends nothing itself."""
     at, file = settings(), some_rounds(tmp_path)
     done(at, "submit", file)
     words = ["correct", "remove", LADDERS[0], "ann", "p2", "--dry-run", "--format", "json"]
@@ -96,9 +96,9 @@ def predict(at: Settings, *words: object) -> dict[str, Any]:
 
 
 def test_as_from_a_file(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """Beliefs, probabilities and changes to the last bit, by the ladder's corrections; newcomers
-    are no error, nor a side of them; nothing is written. What cannot be predicted is said in one
-    line: an unknown ladder with the nearest name, another ladders file, removed players."""
+    """Beliefs, probabilities and changes are equal to the last bit, with the ladder's corrections.
+    A side of newcomers is no error. Nothing is written. One line says what cannot be predicted: an
+    unknown ladder (with the nearest name), another ladders file, removed players."""
     at, rounds = settings(shards=3), list(season(0, 60))
     worker_process(at)
     rated(at, *rounds)
@@ -141,7 +141,7 @@ rating = { system = "codeforces", beta = 200, weight = 0.002 }
 [ladders.duels]
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 """
-"""With the first one's parameters ratings hardly move."""
+"""With the parameters of `ranked`, ratings hardly move."""
 WORDS = ["tune", "--from-topic", "--trials", "40", "--workers", "1", "--ladder"]
 
 
@@ -167,7 +167,7 @@ def reported(at: Settings, folder: Path) -> Settings:
 
 
 def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
-    """Our topics, the groups that are ours or a command's, and what was reported."""
+    """Our topics, the consumer groups of ours and of commands, and all reported records."""
     client = client_of(at)
     ours = (at.topic_prefix, "stream-rater-")
     groups = client.list_consumer_groups().result(STILL_S).valid
@@ -181,8 +181,8 @@ def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
 
 
 def test_it_proposes_and_changes_nothing(settings: SettingsFactory, tmp_path: Path) -> None:
-    """It prints a change of the ladders file from a future offset, and the parameters as JSON; or
-    in one line, what cannot be tuned: no topic, an unknown ladder, too few rounds. All is as
+    """It prints a change of the ladders file from a future offset on, and the parameters as JSON.
+    One line says what cannot be tuned: no topic, an unknown ladder, too few rounds. All else is as
     before."""
     bare = settings()
     nothing = stream_rater(*WORDS, TUNED, settings=bare)

@@ -1,5 +1,5 @@
-"""Commands on a log whose last offsets have no record: aborted transactions, for which nobody
-waits, and a dead worker's open one, for which all do."""
+"""Commands on a log whose last offsets have no readable record: those of aborted transactions, for
+which nobody waits, and those of a dead worker's open transaction, for which all wait."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
 Kept = tuple[Settings, WorkerProcess]
-AT_ONCE = ("--wait", "0")  # Who took empty offsets for rounds would wait, and fail.
+AT_ONCE = ("--wait", "0")  # Fails at once if offsets without records count as rounds.
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def kept(settings: SettingsFactory, worker_process: Start) -> Kept:
 
 @contextmanager
 def an_open_transaction(at: Settings) -> Iterator[None]:
-    """A game has reported a round, and has not ended its transaction. It aborts it in the end."""
+    """A game has sent a round in a transaction that is open in the block, and then aborted."""
     admin, topic = Admin(at), Topics.of(at).rounds
 
     def closed() -> bool:
@@ -62,9 +62,9 @@ def an_open_transaction(at: Settings) -> Iterator[None]:
 
 
 def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
-    """The lag is of records, and of what an open transaction hides, beside workers or without;
-    commands read to the end, and what comes later is rated. A record behind aborted ones is
-    unfinished, as is one that nobody can read yet."""
+    """The lag counts records, and offsets that an open transaction hides, with workers or without.
+    Commands read to the log's end, and later rounds are rated. A record behind aborted ones counts
+    as unfinished, and so does one that nobody can read yet."""
     at, worker = kept
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
     assert "season 0" in done(at, "season-standings", RANKED, *AT_ONCE)
@@ -99,7 +99,7 @@ def test_commands_do_not_wait_for_what_no_worker_can_finish(kept: Kept) -> None:
 
 
 def left(at: Settings) -> dict[int, range]:
-    """By partition, what commands take as unfinished."""
+    """By partition, the offsets that commands take for unfinished."""
     admin = Admin(at)
     ends = dict(enumerate(admin.ends(Topics.of(at).rounds, at.partitions)))
     return UnfinishedRounds(at, admin).look(ends)
@@ -121,7 +121,7 @@ def leave_open(at: Settings) -> None:
 
 
 def test_a_dead_workers_transaction_is_waited_for(settings: SettingsFactory) -> None:
-    """Kafka did answer; the broker aborts the transaction soon, and the former offsets hold."""
+    """The broker aborts the transaction after a while, and then the former offsets hold."""
     at = settings(transaction_timeout_ms=8000)
     Admin(at).create_topics()
     leave_open(at)

@@ -1,5 +1,5 @@
 """Passwords (SCRAM) and tokens (OAUTHBEARER, unsecured JWS) that change while a worker runs, on a
-Kafka that lets each connection prove itself again all the time."""
+Kafka that makes each connection authenticate again every few seconds."""
 
 import base64
 import json
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 USER = signer.USER
-AGAIN_MS = "2000"  # After so long the broker asks a connection for its login again.
+AGAIN_MS = "2000"  # After so long, a connection must authenticate again.
 
 
 class Place(NamedTuple):
@@ -100,13 +100,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Addresse
 
 @pytest.fixture
 def place(servers: tuple[Addresses, str]) -> Iterator[Place]:
-    """Topics and a database of the test's own."""
+    """Topics and a database that no other test uses."""
     addresses, secured = servers
     with real.a_place(addresses, ours=True) as at:
         yield Place(at, secured)
 
 
-other_place = place  # Another one.
+other_place = place  # A second place, for tests that need two.
 
 
 # --- passwords -----------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ other_place = place  # Another one.
 
 @contextmanager
 def load(at: Settings) -> Iterator[None]:
-    """Rounds are reported all the time."""
+    """Rounds are sent all the time in the block."""
     stop = threading.Event()
 
     def report() -> None:
@@ -133,7 +133,7 @@ def load(at: Settings) -> Iterator[None]:
 
 
 def says(worker: WorkerProcess, text: str, times: int = 1) -> bool:
-    """Whether a worker that runs has logged this text, so many times or more."""
+    """Whether a running worker has logged this text at least so many times."""
     assert worker.running, worker.log()
     return worker.log().count(text) >= times
 
@@ -143,7 +143,7 @@ def applied(worker: WorkerProcess) -> float:
 
 
 def test_a_password_changes_under_load(place: Place, worker_process: Start, tmp_path: Path) -> None:
-    """Whether the server knows the new password before the file or after: all is rated once."""
+    """Each round is rated once, whether the file or the server gets the new password first."""
     file = tmp_path / "password"
     file.write_text("SECRET-one")
     place.give_password("SECRET-one")
@@ -228,8 +228,8 @@ def issuer() -> Iterator[Issuer]:
 def test_tokens(
     place: Place, other_place: Place, issuer: Issuer, worker_process: Start, tmp_path: Path
 ) -> None:
-    """New tokens come before old ones expire: from an issuer, set by `kafka_options`, which then
-    answers nobody for a while, and from a function, which is called again."""
+    """Workers get new tokens before the old ones expire. One has an issuer (`kafka_options`) that
+    answers nobody for a while; the other has a function, which is called again."""
     options = tmp_path / "settings.toml"
     options.write_text(
         "[kafka_options]\n"

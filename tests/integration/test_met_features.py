@@ -61,8 +61,8 @@ def test_beliefs_and_events_agree_after_new_shards(at: Settings, worker_process:
 def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     corrected: bool, at: Settings, worker_process: Start
 ) -> None:
-    """After one rebuild, beliefs equal the replay of what is left, then of all; newest events
-    agree; a second rebuild changes nothing."""
+    """After one rebuild, beliefs equal the replay of the rounds that are left, and later that of
+    all rounds. Newest events agree with them. A second rebuild changes nothing."""
     lost = met_features.torn_log(at, worker_process, corrected=corrected, half_season=corrected)
     why = "only a part of its standings" if corrected else "lost records: partition 0 was"
     assert why in refused(at, "erase", met_features.PLAYERS[0], "--to", "new.")
@@ -71,13 +71,13 @@ def test_rounds_that_a_log_lost_are_rated_when_they_are_reported_again(
     for _ in range(2):
         done(at, "rebuild", "--replace")
         assert topics.not_compared(at) == []
-        verified(at)  # what is left
+        verified(at)  # of the rounds that are left
         newest = newest_events(at)
         assert {each.correction.cause for each in newest.values() if each.correction} >= {LOG_LOST}
         assert list(differing(newest, at)) == []
     worker = worker_process(at)
     rated(at, *lost)
-    verified(at)  # all
+    verified(at)  # of all rounds
     assert list(differing(newest_events(at), at)) == []
     stopped(worker)
 
@@ -116,7 +116,7 @@ ANSWERS = {
     ),
     "erase": (("erase", PLAYER, "--to", "x.", "--dry-run"), r"\d+ rounds .* name the player"),
 }  # fmt: skip
-"""Commands that open a log, and what of their answers follows from the log and the ladders file."""
+"""By command: its words, and the lines of its answer that log and ladders file determine."""
 ON_FILE = [name for name in ANSWERS if name not in ("inspect", "corrections", "rejected")]
 """Those that nothing answers by another ladders file."""
 
@@ -148,7 +148,7 @@ def test_commands_answer_as_on_a_log_that_was_rated_at_once(
     met: Callable[[Settings, Start, Path], Settings], at: Settings,
     another: Callable[[], Settings], worker_process: Start, serve: ServeHere, tmp_path: Path,
 ) -> None:  # fmt: skip
-    """All commands that open a log, and `serve`. Then a player is erased, and the rest is moved."""
+    """So do all of ANSWERS and `serve`. Then a player is erased, and the log is moved."""
     at = met(at, worker_process, tmp_path)
     plain = met_features.rated_at_once(at, another(), worker_process)
     for name, (words, what) in ANSWERS.items():

@@ -39,7 +39,7 @@ EFFECTS = [
     "stream_rater.operations.migrate.difference",
     "stream_rater.adapters.sqlite.database.Database.mark_moved",
 ]
-"""What `move` writes by, in order of first calls, until only the release of Redis is left."""
+"""The steps of `move`, in the order of the first calls, before it releases Redis."""
 
 
 def a_reset(number: int, player: str) -> Line:
@@ -57,7 +57,7 @@ def submit(path: Path, records: Iterable[Bytes] = (), seeds: Iterable[Line] = ()
 
 
 def with_a_past(path: Path) -> None:
-    """A season with duplicates, seeds, corrections (refused, waiting), and a season's start."""
+    """Rate a season with duplicates, seeds, corrections (one refused, one pending)."""
     rate(path)
     first = a_seed(0, GERTRUDE, "p0", "never", ladder=RANKED, rounds=7)
     submit(path, seeds=[first, a_seed(1, "p1", "p2", ladder=DUELS)])
@@ -81,20 +81,20 @@ def beliefs_in(path: Path) -> dict[Player, bytes]:
 
 
 def causes(at: Settings, player: str) -> list[str | None]:
-    """What changed a player, in order: kinds of corrections and seeds, None for a round."""
+    """What changed a player's rating: in order, the kind of correction or seed; None: a round."""
     events = [each for each in published(at) if each.player == player]
     return [None if each.correction is None else each.correction.cause for each in events]
 
 
 def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """To other partitions and shards; workers go on with rounds, seeds, corrections of old rounds
-    and seeds, and the one that waited. The file is done."""
+    """To other numbers of partitions and shards. Workers go on with rounds, seeds, corrections of
+    old rounds and seeds, and the pending one. The file is not used any more."""
     path, at = tmp_path / "ratings.db", settings(shards=3)
     with_a_past(path)
     done(of_file(path), "season-standings", RANKED)
     before = beliefs_in(path)
     kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
-    with opened(of_file(path)) as file:  # opened before it is moved, from when on nobody can
+    with opened(of_file(path)) as file:  # opened first: once it is moved, nobody can open it
         assert "equal to those in" in done(at, "move", path, quiet=True)
         with opened(at) as new:
             assert check_copied(file, new) == 5
@@ -126,7 +126,7 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
 
 
 def cannot_be_moved(path: Path, at: Settings, other: Settings) -> None:
-    """Other partitions, another window, and a Redis in use are refused, each with its cure."""
+    """Other partitions, another window and a Redis in use are refused, each with a remedy."""
     Admin(other).create_topics()
     assert f"partitions, and {path} has 3: delete it" in refused(other, "move", path)
     window = msgspec.structs.replace(at, duplicate_window=7)
@@ -140,8 +140,8 @@ def cannot_be_moved(path: Path, at: Settings, other: Settings) -> None:
 def test_a_move_is_killed(
     settings: SettingsFactory, generation: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    """Until the file is marked as moved it can be used on, and moved elsewhere; from then on only a
-    rebuild of the new place is missing."""
+    """Until the file is marked as moved, it can be used on, and moved to another place. From then
+    on, only a rebuild of the new place is missing."""
     path, at = tmp_path / "ratings.db", settings(shards=2)
     rate(path)
     submit(path, season(0, 24))

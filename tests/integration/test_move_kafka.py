@@ -1,4 +1,4 @@
-"""`move --from` and `verify --mirror` between two real Kafkas: every offset, no rating changes."""
+"""`move --from` and `verify --mirror` between two Kafkas keep every offset and every rating."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -51,7 +51,7 @@ done = partial(processes.done, quiet=True)
 
 
 def with_a_past(at: Settings, worker_process: Start) -> None:
-    """A season with corrections, one waiting, rejections, transactions, an aborted one last."""
+    """Rate a season with corrections (one pending), invalid records, and an aborted transaction."""
     worker = worker_process(at)
     rated(at, *season(0, 40), *season(0, 4), Bytes(b"no round"), played(60, "walter", "p1"))
     correct(at, "void", RANKED, "r11")
@@ -66,8 +66,8 @@ def with_a_past(at: Settings, worker_process: Start) -> None:
 def test_a_kafka_is_moved(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Workers go on there, with a correction of an old round and the one that waited. The old ones
-    do not start, and it is not moved again."""
+    """Workers go on there, with a correction of an old round and the pending one. Those on the old
+    Kafka do not start any more, and it cannot be moved again."""
     at, to = settings(shards=4), elsewhere(shards=3)
     with_a_past(at, worker_process)
     before, source = beliefs(at), file_of(at, tmp_path)
@@ -91,8 +91,8 @@ def test_a_kafka_is_moved(
 def test_what_cannot_be_moved_is_refused(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
-    """In one line with the cure: the place itself, its Redis, another window, unrated rounds,
-    running workers, other topics. A rebuild lets a moved place be used on."""
+    """In one line with the remedy: the place itself, its Redis, another window, unrated rounds,
+    running workers, other topics. After a rebuild, a place that was moved can be used on."""
     at, to = settings(), elsewhere()
     worker = worker_process(at)
     rated(at, *season(0, 4))
@@ -128,7 +128,7 @@ def test_what_cannot_be_moved_is_refused(
 
 
 def mirror(at: Settings, to: Settings, *topics: str) -> None:
-    """Append what a subscriber reads to the same partitions elsewhere, as mirroring tools do."""
+    """Copy what a subscriber reads to the same partitions of another Kafka, as mirrors do."""
     for name in topics:
         found = read_topic(at, getattr(Topics.of(at), name))
         produce(to, [*map(as_it_was, found)], getattr(Topics.of(to), name))
@@ -143,7 +143,7 @@ def as_it_was(message: Any) -> Bytes:
 def test_a_mirror_is_compared_and_used(
     settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Equal, and behind; then, with offsets committed, a rebuild there has the same numbers."""
+    """It is equal, or behind. With committed offsets, a rebuild there has the same ratings."""
     at, to = settings(shards=2), elsewhere(shards=2)
     worker = worker_process(at)
     rated(at, *season(0, 24), *season(0, 4), played(60, "walter", "p1"))

@@ -1,5 +1,6 @@
 """Kafka and Redis fail during work and come back, perhaps with less than they had, and workers
-hang: nothing is lost or doubled, nobody rates by another log's store, and the way out works."""
+hang. Nothing is lost or doubled, no worker rates by a store that does not fit the log, and the way
+out that it names works."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -81,7 +82,7 @@ def is_said(worker: WorkerProcess, server: str, *, up: bool) -> bool:
 
 
 def report_while_redis_is_away(worker: WorkerProcess, at: Settings, numbers: Sequence[int]) -> None:
-    """All that waits is lag, though the worker cannot read any more."""
+    """Rounds that are sent now count as lag, though the worker cannot read them."""
     first, *others = (a_round(each) for each in numbers)
     produce(at, [first])
     wait_until(lambda: "estimator: redis" in worker.get("/readyz")[1], "it cannot go on")
@@ -94,10 +95,10 @@ def report_while_redis_is_away(worker: WorkerProcess, at: Settings, numbers: Seq
 def test_servers_are_killed_and_come_back(
     pair: Pair, at: Settings, worker_process: Start, serve: ServeHere
 ) -> None:
-    """Without a server a worker is healthy but not ready; posts get 503 with `Retry-After`. What
-    was acknowledged is rated, what is sent again counts once, what Redis lost after its snapshot is
-    replayed without events. Kafka is killed when all is committed: a lone broker killed at a
-    transaction's end may write that to only some partitions (seen with 4.4)."""
+    """Without a server, a worker is healthy but not ready, and posts get 503 with `Retry-After`.
+    Acknowledged rounds are rated, a round sent again counts once, and what Redis has lost since its
+    snapshot is replayed without events. Kafka is killed when all is committed: a single broker that
+    is killed at a transaction's end may write it to only some partitions (seen with 4.4)."""
     worker, api = at_work(at, worker_process, 200), serve(at)
     for number, server in enumerate((pair.redis, pair.kafka), start=1):
         if server is pair.kafka:
@@ -145,7 +146,7 @@ def test_sigterm_during_a_hang(pair: Pair, at: Settings, worker_process: Start, 
 
 
 def test_a_hung_worker_does_no_harm(settings: SettingsFactory, worker_process: Start) -> None:
-    """A worker that wakes after others took its shards goes on as a member; nothing is doubled."""
+    """A worker that wakes up after others took its shards joins again, and nothing is doubled."""
     at = settings()
     worker = at_work(at, worker_process, 300)
     worker.pause()
@@ -161,7 +162,7 @@ def test_a_hung_worker_does_no_harm(settings: SettingsFactory, worker_process: S
 def test_a_named_worker_joins_again_if_nobody_shares_its_name(
     settings: SettingsFactory, worker_process: Start
 ) -> None:
-    """As after the restart of a broker that forgot it: another member fences it, and is gone."""
+    """Another member takes its name, which fences it, and is gone: as if a broker forgot it."""
     at = msgspec.structs.replace(settings(), instance_id="w-1")
     worker = at_work(at, worker_process, 300)
     wait_until(Finished(at), "all is rated")
@@ -182,7 +183,7 @@ def started_over(worker: WorkerProcess, before: int) -> bool:
 
 
 def fence(at: Settings, group: str, topic: str) -> None:
-    """Join a group by the name of a worker, and go without leaving it."""
+    """Join a group by the name of a worker, and go without leaving the group."""
     options: dict[str, Any] = {
         "bootstrap.servers": at.kafka, "group.id": at.topic_prefix + group,
         "group.instance.id": at.instance_id, "session.timeout.ms": at.session_timeout_ms,
@@ -195,8 +196,8 @@ def fence(at: Settings, group: str, topic: str) -> None:
 
 
 def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process: Start) -> None:
-    """It ends with one line, also if a role fails and the library hangs while the other leaves. A
-    worker in its place rates everything."""
+    """The worker ends with one line, also if one role fails and the library hangs while the other
+    role leaves. A worker that is started in its place rates everything."""
     with real.a_place(addresses) as one, real.a_place(addresses) as other:
         hanging = "tests.integration.hanging"
         never = worker_process(one, module=hanging, HANGS="end")
@@ -206,7 +207,7 @@ def test_a_call_that_hangs_ends_the_worker(addresses: Addresses, worker_process:
         # Not by its time on a processor: the client's own threads go on.
         wait_until(lambda: not failed.running, "it ends", moves=lambda: len(failed.log()))
         assert failed.wait() == never.wait() == 1
-        # The watchdog's dump may follow, where a busy machine takes long to end the process.
+        # On a busy machine, which ends processes slowly, the watchdog's dump may follow.
         said = [line for line in never.log().splitlines() if line.startswith("stream-rater")]
         assert said == ["stream-rater: updater: in a call that does not return"]
         (why,) = failed.events("role failed")
@@ -225,7 +226,7 @@ MU = 21  # Where mu begins in a record.
 
 
 def make_foreign(at: Settings, *, ahead: bool) -> set[int]:
-    """Make each belief another, each position of a later call or another record; which shards?"""
+    """Change each belief, and make each position a later or another one. Returns the shards."""
     shards = set()
     with connect(at) as client:
         for key in [*client.scan_iter(match="{*}:belief:?*:*")]:
@@ -264,7 +265,7 @@ def refusing(worker: WorkerProcess, role: str) -> set[int]:
 def test_a_store_of_another_history_is_not_rated_by(
     settings: SettingsFactory, worker_process: Start, ahead: bool
 ) -> None:
-    """No part comes of its beliefs, though rounds wait; one rebuild, as each line asks, helps."""
+    """No part is computed from its beliefs, though rounds wait. The advised rebuild helps."""
     at = settings()
     rated_by(worker_process(at), *season(0, 24))
     shards = make_foreign(at, ahead=ahead)
@@ -300,7 +301,7 @@ OTHERS = rounds(40, 12)  # Other rounds of the same players.
 
 
 def partition_folder(at: Settings, kafka: Server) -> Path:
-    """The only folder of rounds that has any."""
+    """The folder of the only partition that has rounds."""
     name = Topics.of(at).rounds
     (found,) = (
         folder
@@ -333,7 +334,7 @@ def rebuilt(at: Settings) -> str:
 @OWN_SERVERS
 @pytest.mark.slow
 def test_an_older_kafka(pair: Pair, at: Settings, worker_process: Start, tmp_path: Path) -> None:
-    """The broker is an older copy, with its offsets, before which nothing is asked; others came."""
+    """The broker and its committed offsets are an older copy, to which others have sent rounds."""
     kafka = pair.kafka
     rated_by(worker_process(at), *rounds(0, 8))
     copied = real_copy(kafka, kafka.directory / "data", tmp_path / "kept")
@@ -350,7 +351,7 @@ def test_an_older_kafka(pair: Pair, at: Settings, worker_process: Start, tmp_pat
 @OWN_SERVERS
 @pytest.mark.slow
 def test_older_rounds(pair: Pair, at: Settings, worker_process: Start, tmp_path: Path) -> None:
-    """As after an unclean election: parts and offsets know rounds whose offsets others now have."""
+    """As after an unclean election: other rounds have the offsets of rounds that parts know."""
     kafka = pair.kafka
     rated_by(worker_process(at), *rounds(0, 8))
     folder = partition_folder(at, kafka)

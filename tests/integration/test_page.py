@@ -1,5 +1,5 @@
-"""The page at `/` in a real browser, beside a real `serve` and worker; a listing and tiers there,
-in answers, and in the stream of changes."""
+"""The page at `/` in a real browser, with a real `serve` and worker; and a listing and tiers on the
+page, in answers, and in the stream of changes."""
 
 import itertools
 import json
@@ -89,7 +89,7 @@ def place(addresses: Addresses) -> Iterator[Place]:
 
 @pytest.fixture
 def opened(chromium: Browser, place: Place) -> Iterator[Tab]:
-    """The ladder's page: whatever is done, nothing goes wrong, and nobody else is asked."""
+    """The ladder's page. At the end, it must have had no error and have asked no other host."""
     with tab(chromium) as found:
         found.page.goto(place.api.url)
         expect(rows(found.page)).to_have_count(ROWS)
@@ -140,7 +140,7 @@ def test_who_is_not_listed_is_counted(opened: Tab, place: Place) -> None:
 
 
 def test_a_player_by_keyboard(opened: Tab) -> None:
-    """Tab to the name, Enter: the heading has the focus; facts, changes and address are there."""
+    """After Tab and Enter, the heading has the focus. Facts, changes and address are there."""
     page = opened.page
     page.locator("#pause").focus()
     page.keyboard.press("Tab")
@@ -166,8 +166,8 @@ def test_a_player_by_keyboard(opened: Tab) -> None:
 
 @pytest.mark.slow
 def test_players_are_looked_up(opened: Tab) -> None:
-    """An id that is markup is shown as it is, at its address; of who is not there the message is
-    the API's, and the rest of the page stays; a player's row amid the leaderboard is marked."""
+    """An id that is markup is shown as text, and has an address. For an unknown player, the page
+    shows the API's message and stays. A player's row amid the leaderboard is marked."""
     page = opened.page
     page.get_by_role("link", name=HOSTILE).click()
     expect(page.locator("#player-name")).to_have_text(HOSTILE)
@@ -188,7 +188,7 @@ def test_players_are_looked_up(opened: Tab) -> None:
 
 @pytest.mark.slow
 def test_pause(opened: Tab, place: Place) -> None:
-    """While paused, the page asks for nothing; then what was missed is shown."""
+    """While it is paused, the page asks for nothing. Then it shows what it has missed."""
     page = opened.page
     expect(page.locator("#status")).to_have_text("live")
     page.get_by_role("button", name="Pause").click()
@@ -232,7 +232,7 @@ def test_a_connection_comes_back(chromium: Browser, place: Place, serve_process:
 
 @pytest.mark.slow
 def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
-    """The page needs none; a wrong one is asked for again, the right one stays in this tab."""
+    """The page itself needs no token. It asks again after a wrong one, and keeps the right one."""
     api = place.start(msgspec.structs.replace(place.settings, serve_token="s3cr3t"))
     with tab(chromium) as opened:
         page = opened.page
@@ -252,7 +252,7 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_everybody_can_use_it(chromium: Browser, place: Place, look: dict[str, Any]) -> None:
-    """axe finds nothing, also with a player and tables open; no part is wider than the screen."""
+    """axe finds no fault, also with a player and tables open. Nothing is wider than the screen."""
     with tab(chromium, **look) as opened:
         page = opened.page
         page.goto(place.api.url)
@@ -279,7 +279,7 @@ CHANGES = 5
 def test_a_change_arrives_by_itself(
     settings: SettingsFactory, worker_process: Start, chromium: Browser, serve: ServeHere
 ) -> None:
-    """A game reports, a real worker rates, and the page shows it, though nobody touches it."""
+    """A game sends a round, a worker rates it, and the page shows it without being touched."""
     at = settings()
     worker_process(at)
     with tab(chromium) as opened:
@@ -321,7 +321,7 @@ EU = "/v1/ladders/eu"
 
 @pytest.fixture(scope="module")
 def league(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Two listed players, and three whom a rule each keeps off the list."""
+    """Two listed players, and three who are not listed, each because of another rule."""
     ladders = tmp_path_factory.mktemp("views") / "ladders.toml"
     ladders.write_text(LADDERS)
     with real.a_place(addresses) as at, serves_here() as start:
@@ -360,7 +360,7 @@ def test_answers_have_tiers(league: Place) -> None:
 
 
 def test_events_have_tiers(league: Place) -> None:
-    """Those who follow see a promotion in its event, and a demotion only past the hysteresis."""
+    """An event in the stream shows a promotion. A demotion comes only past the hysteresis."""
     with followed(league.api, f"{EU}/changes") as events:
         assert next(events).kind == ""
         for rating in (1150.0, 1210.0, 1160.0, 1149.0):
@@ -375,7 +375,7 @@ def test_events_have_tiers(league: Place) -> None:
 
 
 def test_a_player_leaves_without_an_event(league: Place) -> None:
-    """The list of `sprint` lets a player go who has been idle for four seconds."""
+    """The listing of `sprint` drops a player who has been idle for four seconds."""
     league.publish("ann", 1500.0, ladder="sprint")
     sprint = "/v1/ladders/sprint"
     wait_until(lambda: ask(league.api, f"{sprint}/players/ann").status == 200, "it is read")
@@ -388,7 +388,7 @@ def test_a_player_leaves_without_an_event(league: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, Any]) -> None:
-    """On the leaderboard, with promotions, of a player, and why somebody is not listed."""
+    """It shows tiers and promotions of the leaderboard and a player, and why one is not listed."""
     with tab(chromium, **look) as opened:
         page = opened.page
         page.goto(league.api.url)
@@ -415,7 +415,7 @@ def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, An
 
 @pytest.mark.slow
 def test_the_page_of_a_ladder_without_tiers(chromium: Browser, league: Place) -> None:
-    """There is no empty column."""
+    """It has no empty column for tiers."""
     with tab(chromium) as opened:
         page = opened.page
         page.route("**/leaderboard*", lambda route: route.fulfill(

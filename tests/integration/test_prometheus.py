@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a worker by our rules; under load dashboard and alerts have data."""
+"""A real Prometheus scrapes a worker with our rules. Under load, dashboard and alerts have data."""
 
 import math
 import re
@@ -62,7 +62,7 @@ class Watched(NamedTuple):
     prometheus: str
     worker: WorkerProcess
     log: Path
-    seen_s: float  # When the load's data were there (Unix s); later windows may be over.
+    seen_s: float  # Unix time when all data were there; later, they leave windows.
     lasted_s: float  # How long the load took, from its first round on.
 
 
@@ -70,7 +70,7 @@ class Watched(NamedTuple):
 def watched(
     addresses: Addresses, certificate: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Watched]:
-    """A Prometheus that has watched a worker rate, and the API, which is asked all the time."""
+    """A Prometheus that has watched a worker rate rounds, and `serve` answer questions."""
     tools.prometheus()
     folder = tmp_path_factory.mktemp("watched")
     with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
@@ -138,7 +138,7 @@ def alert_rules() -> list[tuple[str, str]]:
 
 
 def compared(expression: str) -> Iterator[str]:
-    """What an alert compares: without comparisons, thresholds, `and`, `or`, `unless`, labels."""
+    """The values that an alert compares: its expression without comparisons and thresholds."""
     sides, depth, start, closed = [], 0, 0, 0
     for token in TOKEN.finditer(expression):
         if token[0] in "([{":
@@ -197,8 +197,8 @@ def rules_at(asked: Prometheus) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_dashboard_rules_and_alerts_find_their_data(scraped: Prometheus) -> None:
-    """Panels' queries have series with numbers and every label of their legends, rules' metrics
-    with their matchers, and what alerts compare has numbers."""
+    """Each query of a panel has series with numbers and all labels of its legend. Each metric of a
+    rule has series, and what alerts compare has numbers."""
     mistakes = [each for panel in SHOWN for each in mistakes_of(scraped, panel)]
     for name, expression in alert_rules():
         selectors = SELECTOR.findall(expression)

@@ -23,7 +23,7 @@ SERVICE, CLIENT = "terminal 1", "terminal 2"  # Titles of the tutorial's blocks.
 
 
 def acts() -> list[tuple[str, str]]:
-    """The tutorial's: (what the first terminal runs, what the second one types then)."""
+    """The tutorial's steps: (what the first terminal runs, what the second one then types)."""
     found: list[tuple[str, str]] = []
     for title, block in pages.titled(pages.text("tutorial.md")):
         if title == SERVICE:
@@ -62,7 +62,7 @@ def first_terminal(script: str, env: Mapping[str, str], log: Path, port: int) ->
 
 
 def typed(script: str, environment: Mapping[str, str]) -> str:
-    """What commands of the second terminal print, and say on standard error; each ends well."""
+    """The output, then the standard error, of the second terminal. All commands must succeed."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS_S, check=False,
@@ -138,7 +138,7 @@ def assert_shown(section: str, printed: str) -> None:
 
 @pytest.fixture
 def written() -> Iterator[None]:
-    """The tutorial writes files below build/; they go."""
+    """Delete the files below build/ that the tutorial writes."""
     yield
     for path in (ROOT / "build").glob("my-*"):
         path.unlink()
@@ -146,7 +146,7 @@ def written() -> Iterator[None]:
 
 @pytest.mark.slow
 def test_the_tutorial_works(settings: SettingsFactory, tmp_path: Path, written: None) -> None:
-    """With a ladders file from its second start on, without which a shell cannot verify."""
+    """The service has a ladders file from its second start on; `verify` without it says so."""
     port = free_port()
     environment = environment_at(settings, port)
     printed = ""

@@ -1,4 +1,4 @@
-"""`rebuild` on real servers: from the log, from a snapshot; deleted offsets are not guessed."""
+"""`rebuild` on real servers: from the log and from a snapshot; offsets that Kafka deleted."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ EFFECTS = [  # What `rebuild` writes by, up to the beliefs, in the order of the 
     "stream_rater.adapters.redis.store.RedisStore.apply",
 ]
 
-PLAYERS, EACH = 200, 8  # The restore's players, and rounds before and after the snapshot.
+PLAYERS, EACH = 200, 8  # Of the restore: players, and rounds before and after the snapshot.
 
 
 def flush(settings: Settings) -> None:
@@ -56,8 +56,8 @@ def rated_on(settings: Settings, start: Start, first: int, count: int) -> Worker
 def test_the_store_is_lost_in_mid_season(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A worker is killed, Redis emptied, a rebuild killed, so workers refuse; another one helps,
-    but none begins while a worker runs."""
+    """A worker is killed, Redis is emptied, and a rebuild is killed, after which workers refuse the
+    store. Another rebuild repairs it. None begins while a worker runs."""
     at = settings()
     worker = worker_process(at)
     produce(at, [a_round(number) for number in range(400)])
@@ -79,7 +79,7 @@ def test_the_store_is_lost_in_mid_season(
 
 
 def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse, and name the remedy; any number of buckets; deleted only on request."""
+    """Workers refuse, and name `rebuild`. It allows other buckets, and deletes on request."""
     at = settings()
     worker = worker_process(at)
     topics.rated(at, *map(a_round, range(100)))
@@ -98,8 +98,8 @@ def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_proc
 
 @pytest.mark.slow  # by hand: `unit/test_rebuild.py`, `unit/test_forgotten_offsets.py`
 def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse until a rebuild; a store that is lost then gets neither the older log in wrong
-    shards, nor new shards' logs as if nothing had been before."""
+    """Workers refuse until a rebuild. If the store is lost then, neither is the older log replayed
+    into wrong shards, nor are the new shards replayed as if they were the whole log."""
     at = settings()
     worker = worker_process(at)
     topics.rated(at, *map(a_round, range(50)))
@@ -118,8 +118,8 @@ def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
 
 
 def test_a_snapshot_and_the_log_bring_all_back(settings: SettingsFactory, tmp_path: Path) -> None:
-    """As in docs/operations/backup.md, under workers: byte for byte, half of the rounds behind the
-    snapshot, nothing published twice. (A million players: `python -m tests.restore`.)"""
+    """As docs/operations/backup.md says, under workers: beliefs return byte for byte, although half
+    of the rounds come after the snapshot. Nothing is published twice. (Also: `tests.restore`.)"""
 
     def verified(at: Settings) -> None:
         printed = done(at, "verify", "--wait", PATIENTLY)
@@ -140,7 +140,7 @@ def rated(settings: Settings, start: Start) -> None:
 
 
 def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int | None]]:
-    """Delete offsets, as Kafka does days after the last member left. Returns what they were."""
+    """Delete committed offsets, as Kafka does days after the last member left. Returns them."""
     admin, names = Admin(settings), Topics.of(settings)
     read = {ESTIMATORS: names.rounds, UPDATERS: names.parts}
     found = {group: admin.committed(group, read[group], 4) for group in groups}
@@ -150,7 +150,7 @@ def forget_offsets(settings: Settings, *groups: str) -> dict[str, dict[int, int 
 
 
 def resumes(at: Settings, start: Start, first: int) -> None:
-    """Another worker rates ten more rounds; none is rated, published or rejected twice, or lost."""
+    """Let another worker rate ten rounds. None is rated or rejected twice, and none is lost."""
     worker = start(at)
     topics.rated(at, *map(a_round, range(first, first + 10)))
     stopped(worker)
@@ -160,9 +160,9 @@ def resumes(at: Settings, start: Start, first: int) -> None:
 
 
 def test_nobody_guesses_where_they_were(settings: SettingsFactory, worker_process: Start) -> None:
-    """Estimators find them as long as no part was deleted; then they end, and filled shards wait,
-    saying what to commit. Until then, and where rounds were deleted, a rebuild refuses and changes
-    nothing."""
+    """Estimators find their offsets as long as no part was deleted; later they end, and shards with
+    beliefs wait. Messages say what to commit. Until then, and where rounds were deleted, a rebuild
+    refuses and changes nothing."""
     at = settings()
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)
@@ -197,7 +197,7 @@ def test_nobody_guesses_where_they_were(settings: SettingsFactory, worker_proces
 
 
 def deleted_rounds(at: Settings) -> None:
-    """Delete rounds: they are not replayed without, and no belief is said to be wrong."""
+    """Delete rounds. Commands do not replay the rest, and do not call beliefs wrong."""
     store = RedisStore(at)
     before = store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))
     rounds = Topics.of(at).rounds

@@ -1,5 +1,5 @@
-"""A Redis password changes while the service rates; a sentinel, which needs one right, leads to the
-master, where it is another user."""
+"""A Redis password changes while the service rates. A sentinel, on which the service needs one
+right, leads to the master, where the service is another user."""
 
 import re
 import ssl
@@ -45,7 +45,7 @@ ROUNDS = 60  # How many rounds wait when the password changes.
 def test_a_password_that_changes_under_load(
     settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """Redis closes its connections; the worker logs in by the file, whichever changed first."""
+    """Redis closes the connections. The worker logs in again, whichever changed first."""
     with start_redis(tmp_path / "redis") as server:
         account = Account(tmp_path / "password", server)
         at = account.settings(redis=server.address)
@@ -132,7 +132,7 @@ def test_a_worker_rates(watched: Watched, settings: SettingsFactory, worker_proc
 
 
 def test_wrong_access_is_one_line(watched: Watched) -> None:
-    """With the place that refused."""
+    """The line names the server that refused."""
     ways: list[tuple[dict[str, str], str]] = [
         ({"redis_sentinel_password": "wrong"}, REFUSED),
         ({"redis_sentinel_username": "", "redis_sentinel_password": ""}, REFUSED),
@@ -147,5 +147,5 @@ def test_wrong_access_is_one_line(watched: Watched) -> None:
 
 
 def prepare(at: Settings) -> None:
-    """Do what each process does first."""
+    """Prepare Redis, as each process does first."""
     RedisStore(at).prepare()

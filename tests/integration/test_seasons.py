@@ -1,4 +1,4 @@
-"""Past seasons on real servers: kept whatever kills the command, answered by `serve`, shown."""
+"""Past seasons on real servers: the command keeps them, `serve` answers, the page shows them."""
 
 import itertools
 import random
@@ -49,8 +49,8 @@ def in_eu(number: int, *players: str) -> Bytes:
 
 @pytest.mark.slow
 def test_checkpoints_and_corrections(settings: SettingsFactory, worker_process: Start) -> None:
-    """From a checkpoint without later corrections, the same bits as from the start; what is written
-    after a correction of an old round is what was before."""
+    """A replay from a checkpoint without later corrections has the same bits as one from the start.
+    After a correction of an old round, the command writes what it wrote before."""
     at = settings(checkpoint_every=10_000)
     worker_process(at)
     rated(at, *season(0, 30))
@@ -100,7 +100,7 @@ NAMES = [*(f"p{i:02}" for i in range(39)), HOSTILE]
 
 @pytest.fixture(scope="module")
 def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """`serve` of a ladder with a season kept, though killed first, one not, and one that runs."""
+    """`serve` with three seasons: kept (by a second run, after a kill), not kept, running."""
     folder = tmp_path_factory.mktemp("seasons")
     with real.a_place(addresses) as at, workers(folder) as work, serves(folder) as begin_serving:
         work(at, forked=True)
@@ -119,8 +119,8 @@ def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def test_the_api_answers_from_the_topic(place: Place) -> None:
-    """What was killed in a transaction is there once. Seasons are listed: kept, unwritten, running.
-    Pages by cursors are the topic's records; around a player; what is absent is named."""
+    """Standings are there once, though a writer was killed. The list has seasons of each state.
+    Pages by cursors and around a player are the topic's records. Errors name what is absent."""
     at, api = place
     keys = Counter(e.key() for e in read_topic(at, topic_of(at)))
     assert set(keys.values()) == {1}, keys.most_common(3)
@@ -159,7 +159,7 @@ def test_the_api_answers_from_the_topic(place: Place) -> None:
 def test_the_page_shows_a_past_season(
     chromium: Browser, place: Place, look: dict[str, Any]
 ) -> None:
-    """Pages are the API's, ids are text, axe finds nothing, no part is wider than the screen."""
+    """It shows the API's pages, and ids as text. axe finds no fault, and all fits the screen."""
     at, api = place
     with tab(chromium, **look) as opened:
         page = opened.page
@@ -182,7 +182,7 @@ def test_the_page_shows_a_past_season(
 
 @pytest.mark.slow
 def test_a_kept_season_appears(chromium: Browser, place: Place) -> None:
-    """In the API and on an open page. (The last test of this place: it keeps the missing one.)"""
+    """It appears in the API and on an open page. (The place's last test: it changes the topic.)"""
     at, api = place
     with tab(chromium) as opened:
         page = opened.page

@@ -1,5 +1,5 @@
-"""`serve` beside a real worker: numbers are the kernels', whatever is killed or lost; what a result
-would change, why a rating is what it is; changes as they come."""
+"""`serve` beside a real worker: every number is the kernels', whatever is killed or lost; what a
+result would change, and why a rating is what it is; the stream of changes."""
 
 import itertools
 import json
@@ -64,7 +64,7 @@ def rated(at: Settings, start: Start, count: int) -> WorkerProcess:
 def test_every_number_is_the_kernels(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """Each endpoint beside the ladder in Python, bit for bit. Nothing is written but the index."""
+    """Every endpoint equals a ladder in Python, bit for bit. Nothing is written but the index."""
     at = settings()
     worker = rated(at, worker_process, 60)
     stopped(worker)
@@ -128,7 +128,7 @@ def assert_pages(api: Answering, ladder: Ladder) -> None:
 
 
 def assert_predictions(api: Answering, ladder: Ladder) -> None:
-    """With teams, shares and newcomers; and even teams."""
+    """Check predictions with teams, shares and newcomers, and the making of even teams."""
     sides = [["ann", "newcomer"], ["böb"], ["c/d", "e:{1}"]]
     question: dict[str, Any] = {"sides": [{"players": side} for side in sides]}
     question["sides"][0]["shares"] = [1.0, 0.5]
@@ -151,7 +151,7 @@ RESULTS: list[dict[str, Any]] = [
 
 
 def assert_what_if(api: Answering, ladder: Ladder) -> None:
-    """What a result would change is what `Ladder.what_if` says, bit for bit."""
+    """Check that `what-if` answers as `Ladder.what_if` does, bit for bit."""
     sides, shares = [["ann", "newcomer"], ["b\u00f6b"], ["c/d", "e:{1}"]], [[1.0, 0.5], None, None]
     given = [
         {"players": p} | ({"shares": s} if s else {}) for p, s in zip(sides, shares, strict=True)
@@ -168,7 +168,7 @@ def assert_what_if(api: Answering, ladder: Ladder) -> None:
 
 
 def assert_explained(api: Answering, events: list[Any]) -> None:
-    """It is of the stored belief: pulls cancel, performances are those that were published."""
+    """Check that an explanation fits the belief: pulls cancel, performances are as published."""
     answer = ask(api, f"{AT}/players/ann/explain").json
     newest = max(events, key=lambda each: each.offset)
     assert [answer[name] for name in ("mu", "sigma", "rating", "rounds", "offset")] == [
@@ -196,7 +196,7 @@ def assert_predicted(found: dict[str, Any], wanted: Prediction) -> None:
 
 
 def numbers(found: dict[str, Any]) -> tuple[Any, ...]:
-    """The values that a ladder in Python returns, too."""
+    """The values of an answer that a ladder in Python returns, too."""
     names = ("player", "mu", "sigma", "rating", "rounds", "provisional", "completed_at")
     return tuple(found[name] for name in names)
 
@@ -211,8 +211,8 @@ def numbers_of(belief: Any) -> tuple[Any, ...]:
 def test_who_is_gone_is_not_shown(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """One without rounds, one whom `erase` made forgotten: no player, no row, a newcomer in a
-    lookup; the others are right. A result with a removed player is refused."""
+    """A player without rounds, and one whom `erase` deleted, have no answer and no row, and are
+    newcomers in a lookup. The others are right. A result with a removed player is refused."""
     at = settings()
     rated(at, worker_process, 40)
     api = serve(at)
@@ -260,7 +260,7 @@ def test_killed_again_and_again(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere, serve_process: Serve,
     tmp_path: Path, kills: int,
 ) -> None:  # fmt: skip
-    """Whenever `serve` is killed while it reads, its successor goes on where it was."""
+    """Whenever `serve` is killed while it reads, its successor continues from there."""
     at = settings(index=str(tmp_path / "index"))
     rated(at, worker_process, 300)
     for first in range(300, 300 * (kills + 1), 300):
@@ -298,7 +298,7 @@ def test_an_index_that_is_lost_is_made_again(
 def test_changes_are_streamed_and_resumed(
     settings: SettingsFactory, worker_process: Start, serve: ServeHere
 ) -> None:
-    """As published, of this ladder; behind an id nothing is missing or doubled, anywhere."""
+    """Streams have the ladder's events, and after an id none is missing or doubled."""
     at = settings()
     rated(at, worker_process, 5)
     api, other = serve(at), serve(at)
@@ -329,6 +329,6 @@ def ids_in(events: list[StreamedEvent]) -> list[str]:
 
 
 def others(at: Settings) -> dict[bytes, bytes]:
-    """All keys, as Redis would dump them."""
+    """By key, what DUMP of Redis returns."""
     with connect(at) as client:
         return {key: client.dump(key) for key in client.scan_iter("*")}

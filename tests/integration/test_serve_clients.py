@@ -1,5 +1,5 @@
-"""Clients of the API: Schemathesis' requests get only answers as described; the examples report a
-round by HTTP, in each language whose toolchain is here."""
+"""Clients of the API: requests that Schemathesis makes up get only answers as described; the
+examples send a round by HTTP, in each language whose toolchain is here."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ TOKEN = "w"
 
 @pytest.fixture(scope="module")
 def api(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeThread]:
-    """Takes rounds beside a worker, with three listed players, one provisional, no rate limit."""
+    """A `serve` without rate limit, beside a worker: three listed players, one provisional."""
     folder = tmp_path_factory.mktemp("clients")
     with real.a_place(addresses) as at, workers(folder) as start, serves_here() as serve:
         start(at, forked=True)
@@ -51,7 +51,7 @@ CHECKS = (
 )  # fmt: skip
 FEW, MANY = 5, 30  # Examples of each operation.
 ASKED = [each.name for each in OPERATIONS if each.answer is not None]
-"""The stream of changes does not end: another test follows it."""
+"""All operations but the stream of changes, which does not end: another test follows it."""
 PATHS = {"ladder": st.sampled_from(["eu", "eu", "eu", "asia"]),
          "player": st.sampled_from(["p1", "new", "eve", "a/b"]),
          "season": st.sampled_from(["0", "1", "x"]),
@@ -61,7 +61,7 @@ SCHEMA = schemathesis.openapi.from_dict(document("0", token=False))
 
 @pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_answers_are_as_described(api: ServeThread, examples: int) -> None:
-    """Of requests that the description allows, and of others."""
+    """This holds for requests that the description allows, and for others."""
     wrong: dict[str, Exception] = {}
     for name in ASKED:
         try:
@@ -83,7 +83,7 @@ def ask_for(api: ServeThread, name: str, examples: int) -> None:
         query = case.query or {}
         waits = not query.keys().isdisjoint({"wait", "min_offset"})
         if waits and str(query.get("wait", 1)).isdecimal():
-            query["wait"] = 1  # made-up offsets and rounds are mostly waited for in vain
+            query["wait"] = 1  # made-up offsets and rounds mostly never come
         headers = {"Authorization": f"Bearer {TOKEN}"}
         response = case.call(base_url=api.url, headers=headers)
         in_vain = response.status_code == 503 and response.json()["code"] == "not-yet"

@@ -1,5 +1,5 @@
-"""`serve` before it has an index, and beside a replaced `rating-changed`: no veteran shows as a
-newcomer, or lacks. Neither process outlives the other."""
+"""`serve` before it has an index, and when `rating-changed` was replaced: no known player is shown
+as a newcomer or is missing. Neither of its two processes outlives the other."""
 
 import signal
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.integration.topics import other_producers, remove_topic
 from tests.real import SettingsFactory
 
 AT = "/v1/ladders/eu"
-COUNT = 2000  # Players, each of two events: the later ones come behind all the former.
+COUNT = 2000  # Players with two events each; all first events come first.
 
 
 def publish_many(at: Settings) -> None:
@@ -30,7 +30,7 @@ def publish_many(at: Settings) -> None:
 
 
 def test_while_the_topic_is_first_read(settings: SettingsFactory, serve: ServeHere) -> None:
-    """Nothing of what was read so far is shown. Then all of it is shown."""
+    """Nothing is shown until the topic was read to its end. Then all is shown."""
     at = settings()
     publish_many(at)
     api = serve(at, ready=False)
@@ -74,7 +74,7 @@ def rating(api: Answering) -> float | None:
 def test_a_topic_that_was_replaced(
     settings: SettingsFactory, serve: ServeHere, tmp_path: Path
 ) -> None:
-    """The index is made again, also while a process runs, whose next offset is beyond the end."""
+    """The index is made again, also by a running process whose next offset is beyond the end."""
     at = settings(index=str(tmp_path / "index"))
     Admin(at).create_topics()
     publish(at, *rated_as(1500.0, 1600.0, 1700.0))
@@ -92,7 +92,7 @@ def test_a_topic_that_was_replaced(
 
 
 def test_neither_outlives_the_other(settings: SettingsFactory, serve_process: Serve) -> None:
-    """Asked, it ends with 0, its index's process and streams; killed, it leaves no process."""
+    """After SIGTERM it ends with 0, as do its index's process and streams. A kill ends both."""
     at = settings()
     serving.publish_few(at)
     api = serve_process(at)

@@ -1,4 +1,4 @@
-"""A running worker: its probes and metrics, assignment, end and log; a season on defaults."""
+"""A running worker: its probes, metrics, assignment, end and log; and a season on defaults."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
 SOME_DAY = "2020-05-01T20:15:05Z"
-LONG_SESSION_MS = 300_000  # Longer than a test waits for something that does not move.
+LONG_SESSION_MS = 300_000  # Longer than any test waits without movement.
 
 
 def a_round(number: int, ladder: str = "", players: int = 2) -> Bytes:
@@ -59,7 +59,7 @@ def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:
 
 
 def test_probes_metrics_and_logs(settings: SettingsFactory, worker_process: Start) -> None:
-    """Metrics count, other paths are not found, logs are JSON lines; Ctrl-C ends it at once."""
+    """Probes are ok, metrics count, the log has JSON lines. Ctrl-C ends an idle worker at once."""
     at = settings()
     worker = worker_process(at, forked=False)
     assert worker.get("/healthz") == (200, "ok\n")
@@ -84,7 +84,7 @@ def test_probes_metrics_and_logs(settings: SettingsFactory, worker_process: Star
         assert worker.metric("stream_rater_stage_seconds_sum", **labels) > 0.0
         bucket = worker.metric("stream_rater_stage_seconds_bucket", **labels, le="+Inf")
         assert bucket >= 1
-    topics = Topics.of(at)  # whose ends a worker looks at once a second
+    topics = Topics.of(at)  # a worker asks for their ends once a second
     wait_until(lambda: set(lag(worker, topics.parts).values()) == {0}, "no part is left")
     wait_until(lambda: set(lag(worker, topics.rounds).values()) == {0}, "no round is left")
     inspected(at)
@@ -124,8 +124,8 @@ def inspected(at: Settings) -> None:
 
 
 def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence[Bytes]) -> int:
-    """Rounds of players whose first round was sent, and who are in no cache, so that they wait
-    until an updater has applied it. Returns the partition."""
+    """Produce a round, and, once it is sent, others of its players. These are in no cache, so that
+    the others wait until an updater has applied the first one. Returns the partition."""
     first = produce(at, rounds[:1])
     sent = partial(estimator.metric, "stream_rater_rounds_total", outcome="scattered")
     wait_until(lambda: sent() == 1, "the first one was sent")
@@ -134,7 +134,7 @@ def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence
 
 
 def test_lag_is_what_waits(settings: SettingsFactory, worker_process: Start) -> None:
-    """Without updater and cache the lag says how many wait and where: healthy, not ready."""
+    """Without updater and cache, rounds wait: the lag says how many. It is healthy, not ready."""
     at = settings(partitions=2, instance_id="one", cache_mb=0, ready_lag=3)
     worker = worker_process(at, role="estimator")
     rounds = [a_round(40 * number, "ladder-0") for number in range(10)]
@@ -157,7 +157,7 @@ def test_lag_is_what_waits(settings: SettingsFactory, worker_process: Start) -> 
 
 
 def test_sigterm_finishes_what_is_in_hand(settings: SettingsFactory, worker_process: Start) -> None:
-    """Stopped while rounds arrive, it exits with 0 and leaves nothing to repair."""
+    """A worker that is stopped while rounds arrive exits with 0 and leaves nothing to repair."""
     at = settings()
     worker = worker_process(at)
     count = 0
@@ -170,7 +170,7 @@ def test_sigterm_finishes_what_is_in_hand(settings: SettingsFactory, worker_proc
 
     wait_until(at_work, "it publishes while rounds arrive")
     worker.terminate()
-    while worker.running:  # it has not rated all that there is, whenever it stops
+    while worker.running:  # so that there are unrated rounds whenever it stops
         produce(at, [a_round(number) for number in range(count, count + 100)])
         count += 100
     assert worker.wait() == 0
@@ -183,7 +183,7 @@ def test_sigterm_finishes_what_is_in_hand(settings: SettingsFactory, worker_proc
 
 
 def test_workers_share(settings: SettingsFactory, worker_process: Start) -> None:
-    """A second takes half; a surplus one is ready without, and takes over; the last one has all."""
+    """A second one takes half. A surplus one is ready, and takes over. The last one has all."""
     at = settings(partitions=2, shards=2)
     first = worker_process(at)
     produce(at, [a_round(number) for number in range(300)])
@@ -208,8 +208,8 @@ def test_workers_share(settings: SettingsFactory, worker_process: Start) -> None
 
 
 def test_an_instance_comes_back_quickly(settings: SettingsFactory, worker_process: Start) -> None:
-    """Killed or stopped, a successor of the instance_id has its assignment at once, without the
-    session's end; nothing moves until then."""
+    """After a kill or a stop, a successor with the instance_id has the assignment at once, before
+    the session ends. Until then, no other worker gains or loses any partition."""
     at = settings(instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))
@@ -282,7 +282,7 @@ FEW, MANY = 200, 12_000
 
 
 def test_nothing_kinder_is_set() -> None:
-    """No limit, time-out or automatism of the broker is ours."""
+    """The broker has its default limits, time-outs and automatic creation of topics."""
     given = {**PROPERTIES, **DEFAULTS}
     kinder = ("bytes", "timeout", "interval", "auto.", "retention", "delay")
     assert {k: v for k, v in given.items() if any(each in k for each in kinder)} == DEFAULTS
@@ -293,7 +293,7 @@ def test_nothing_kinder_is_set() -> None:
     not FORMATTED.is_dir() or find_redis_server() is None, reason="no servers are installed here"
 )
 def test_a_season_on_defaults(tmp_path: Path, worker_process: Start) -> None:
-    """Rounds small and large, rejections, a correction, a killed worker, Redis restarted."""
+    """With large rounds, rejections, a correction, a kill and a Redis restart, all is right."""
     with (
         start_redis(tmp_path / "redis") as redis,
         start_kafka(tmp_path / "kafka", properties=DEFAULTS) as kafka,

@@ -1,5 +1,5 @@
-"""A standalone process: killed under load, on files in use or unusable, and its answers. What needs
-no process of its own runs in a thread (`tests.builders.serves`)."""
+"""A standalone process: killed under load, on files that are in use or unusable, and its answers.
+Tests that need no process of their own run it in a thread (`tests.builders.serves`)."""
 
 import os
 import shutil
@@ -88,9 +88,9 @@ def test_killed_under_load(tmp_path: Path) -> None:
 
 
 def test_its_life(start: Start, here: StartHere, file: Path) -> None:
-    """A second process is refused in one line that names the first. Asked to end under load, it
-    answers what it took, exits with 0 and leaves an empty write-ahead log. If its index's process
-    dies it ends with the reason; then what was acknowledged is rated."""
+    """A second process is refused in one line that names the first. On SIGTERM it answers
+    what it has accepted, exits with 0 and leaves an empty write-ahead log. If its index's process
+    dies, it ends with the reason. Whatever was acknowledged is rated after the next start."""
     first = start()
     code, line = refused(file, "--listen", "127.0.0.1:0")
     assert code in (1, 2) and f"{file} is in use by process {first.pid} on " in line
@@ -120,7 +120,7 @@ def test_its_life(start: Start, here: StartHere, file: Path) -> None:
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
-    """Each in one line that names the file, and nothing in it is changed."""
+    """Each is refused in one line that names the file, and is not changed."""
     folder, notes, theirs, newer = (tmp_path / name for name in ("folder", "notes", "db", "newer"))
     folder.mkdir()
     notes.write_text("notes of mine, longer than the header of a file of SQLite" * 100)
@@ -151,7 +151,7 @@ def test_a_read_only_file(file: Path) -> None:
 
 
 def damage(index: Path, fault: str) -> None:
-    """Delete the index, put an earlier release's there, cut it off, or fill it with zeros."""
+    """Delete the index, make it one of an earlier release, cut it off, or fill it with zeros."""
     (data,) = index.glob("*/data.mdb")
     if fault == "cut off":
         os.truncate(data, 8192)
@@ -165,7 +165,7 @@ def damage(index: Path, fault: str) -> None:
 
 
 def test_the_index_is_made_again(here: StartHere, file: Path) -> None:
-    """Whatever became of it while the process was stopped."""
+    """It is, whatever happened to it while the process was stopped."""
     api = here()
     send(api, "r0")
     for number, fault in enumerate(("deleted", "older", "cut off", "zeros"), start=1):
@@ -185,7 +185,7 @@ def test_the_index_is_made_again(here: StartHere, file: Path) -> None:
 
 
 def test_page_api_and_stream(here: StartHere) -> None:
-    """Page, board, a player, events as they come; with `min_offset` an answer has the round."""
+    """It has page, board, players and stream. An answer with `min_offset` includes the round."""
     process = here()
     send(process, "r0")
     rated(process, "r0")  # before it, there is no such ladder to follow
@@ -209,8 +209,8 @@ def test_page_api_and_stream(here: StartHere) -> None:
 
 
 def test_who_may_write(here: StartHere) -> None:
-    """With a token, who has it, also on loopback; without, nobody where others reach it. A reading
-    token closes the door, too. The OpenAPI document says so."""
+    """With a write token, those who have it, also on loopback. Without one, nobody on an address
+    that others reach, or if there is a read token. The OpenAPI document says if one is needed."""
 
     def needs_token(api: Answering) -> bool:
         return "security" in ask(api, "/openapi.json").json["paths"]["/v1/rounds"]["post"]
@@ -231,7 +231,7 @@ def test_who_may_write(here: StartHere) -> None:
 
 
 def test_past_seasons_while_it_runs(file: Path, here: StartHere) -> None:
-    """Standings lie beside the file, written by several at once; the process answers, twice."""
+    """Several commands at once write standings beside the file. The process answers from there."""
     api = here()
     for number in range(12):
         assert ask(api, f"{DUEL}/rounds", a_body(f"r{number}", "ann", "bo", "cy")).status == 202

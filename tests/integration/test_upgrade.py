@@ -1,4 +1,4 @@
-"""Rolling upgrades: other parameters, other kernels, while rounds and corrections stream."""
+"""Rolling upgrades to other parameters and kernels, while rounds and corrections arrive."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def send(settings: Settings, first: int, count: int) -> None:
 
 
 def traces_of(settings: Settings) -> dict[int, set[bool]]:
-    """By round, whether its events carry its trace; another round's trace is an error."""
+    """By round, whether its events carry its trace. Fails if one carries another round's."""
     found: dict[int, set[bool]] = {}
     for message in read_topic(settings, Topics.of(settings).changed):
         number = int(rating_changed_from_json(message.value() or b"").round_id[1:])
@@ -63,8 +63,8 @@ def traces_of(settings: Settings) -> dict[int, set[bool]]:
 
 
 def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path: Path) -> None:
-    """From there, new workers rate by new parameters; one with the old file waits, cannot start
-    again, and, gone, holds nobody up."""
+    """From the offset on, new workers rate by the new parameters. A worker with the old file waits
+    there, and cannot start again. Once it is gone, the others rate all."""
     forgotten = worker_process(before, "estimator")
     updater = worker_process(before, "updater")
     send(before, 0, 40)
@@ -72,7 +72,7 @@ def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path
     after = with_file(before, tmp_path / "after.toml", LADDER + CHANGE.format(60))
     updater.terminate()
     worker_process(after, "updater")
-    worker_process(after, "estimator")  # its start notes the change; it is in reserve
+    worker_process(after, "estimator")  # its start records the change; it gets no partition yet
     send(before, 40, 40)
     wait_until(lambda: "ladder 'ranked'" in forgotten.get("/readyz")[1], "it refuses the ladder")
     assert forgotten.metric("stream_rater_refused_ladders") == 1
@@ -91,8 +91,8 @@ def test_a_change_at_an_offset(before: Settings, worker_process: Start, tmp_path
 
 
 def test_kernels_of_the_next_version(before: Settings, worker_process: Start) -> None:
-    """Both releases' workers, then newer ones: every event once, with its trace if both could. A
-    rebuild makes ratings the newer kernels'."""
+    """Workers of both releases run, and later only newer ones. Each event is there once, with its
+    trace if both its workers know traces. A rebuild makes all ratings the newer kernels'."""
     old = worker_process(before, module=LAST_RELEASE)
     send(before, 0, 100)
     wait_until(lambda: len(events_of(before)) > 50, "it is under way")
@@ -124,7 +124,7 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
 
 @pytest.mark.slow
 def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Start) -> None:
-    """An older updater leaves newer parts alone, says so and lives; a newer one continues."""
+    """An older updater leaves newer parts alone, says so and does not end. A newer one goes on."""
     estimator = worker_process(before, "estimator", module=NEXT_RELEASE)
     older = worker_process(before, "updater")
     send(before, 0, 20)
@@ -144,9 +144,9 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
 
 @pytest.mark.slow
 def test_corrections_of_two_kernels(settings: SettingsFactory, worker_process: Start) -> None:
-    """Both releases' estimators replay corrections by own checkpoints; a newer updater applies
-    them. Events join, and Redis has what was published. Then back: the older rebuild reads what the
-    newer applied."""
+    """Estimators of both releases replay corrections, with checkpoints of their own, and a newer
+    updater applies them. Each event begins where the last one ended, and Redis has the published
+    values. Then the operator goes back: the older rebuild reads what the newer one applied."""
     at = settings(partitions=1, correction_threshold=0.0, checkpoint_every=5)
     older = worker_process(at, "estimator")
     newer = [worker_process(at, "updater", module=NEXT_RELEASE)]

@@ -27,13 +27,13 @@ from tests.waits import wait_until
 
 NOWHERE = "127.0.0.1:1"
 
-Prepare = Callable[[Settings, Path], Settings]  # Makes of a new place those of a start that fails.
+Prepare = Callable[[Settings, Path], Settings]  # Returns settings by which a start fails.
 
 BUSY = socket.socket()
 
 
 def file(name: str, text: str) -> Prepare:
-    """A ladders.toml, or a settings.toml, which `run` is given."""
+    """Give `run` a file: a ladders.toml or a settings.toml."""
 
     def prepare(at: Settings, folder: Path) -> Settings:
         path = folder / name
@@ -53,7 +53,7 @@ def laid_out(**layout: str) -> Prepare:
 
 
 def topics(*names: str, partitions: int = 0, **config: str) -> Prepare:
-    """Topics that exist beforehand, with these settings (`_` for `.`)."""
+    """Create topics beforehand, with these settings (`_` for `.`)."""
 
     def prepare(at: Settings, _: Path) -> Settings:
         given = {each.replace("_", "."): value for each, value in config.items()}
@@ -107,7 +107,7 @@ STARTS: dict[str, tuple[int, str, Prepare]] = {
     "no Kafka": (1, rf"kafka at {NOWHERE}: ", lambda s, _: changed(s, kafka=NOWHERE)),
     "no Redis": (1, r"redis: .*refused", lambda s, _: changed(s, redis=NOWHERE)),
 }  # fmt: skip
-"""The exit code, a part of the line, and how to cause it."""
+"""By fault: the exit code, a pattern in the line, and how to cause it."""
 
 
 def test_one_clear_line(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -136,7 +136,7 @@ def is_right(name: str, ended: Ended) -> bool:
 
 
 def mend(line: str) -> tuple[str, str]:
-    """Do as the line's command does, and wait until the broker says so. Its topic and setting."""
+    """Do as the command in the line says, and wait for the broker. Returns topic and setting."""
     command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
     assert command is not None, line
     match shlex.split(command[1]):
@@ -156,8 +156,8 @@ def mend(line: str) -> tuple[str, str]:
 def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     settings: SettingsFactory, worker_process: Start
 ) -> None:
-    """Made with Kafka's defaults: 7 days, by producers' clocks. Each start names one setting that
-    loses rounds, until all are mended; it warns about clocks."""
+    """Kafka's defaults keep records for 7 days by producers' clocks. Each start names one setting
+    that loses rounds, until all are corrected. The service then starts, and warns about clocks."""
     at = settings()
     names = Topics.of(at)
     counts = {names.rounds: 4, names.parts: 4, names.changed: 4, names.rejected: 1}

@@ -18,7 +18,7 @@ from tests.builders.lines import Bytes
 from tests.waits import wait_until
 
 LARGEST = 16 * 2**20
-TIMEOUT_S = 180.0  # Without anything from the broker for so long, it hangs.
+TIMEOUT_S = 180.0  # A broker that answers nothing for so long hangs.
 
 
 @lru_cache
@@ -27,12 +27,12 @@ def _client(kafka: str) -> AdminClient:
 
 
 def client_of(settings: Settings) -> AdminClient:
-    """The client of this Kafka. It is kept, since what it was asked for is lost with it."""
+    """The client of this Kafka. It is kept, because requests are lost when it is deleted."""
     return _client(settings.kafka)
 
 
 def carried_out(futures: Mapping[Any, Any]) -> None:
-    """Wait until Kafka has done what a client asked for; raise what it says instead."""
+    """Wait until Kafka has done what a client asked for, or raise its error."""
     for future in futures.values():
         future.result(TIMEOUT_S)
 
@@ -54,7 +54,7 @@ def add_shards(settings: Settings, count: int) -> None:
 def make_topics(
     settings: Settings, *names: str, partitions: int = 0, config: Mapping[str, str] = {}
 ) -> None:
-    """Topics as the service creates them, with these changes, once each leader knows it is."""
+    """Create topics as the service does, with these changes. Wait until leaders are known."""
     new = [
         NewTopic(name, partitions or count, 1, config={**made, **config})
         for name, (count, made) in topic_settings(settings).items()
@@ -65,8 +65,8 @@ def make_topics(
 
 
 def create_topics(client: AdminClient, new: Sequence[NewTopic]) -> None:
-    """Create topics, until each partition's leader knows that it leads. Each look lists them first:
-    librdkafka answers from what it knows, and never learns of topics asked for too early."""
+    """Create topics, and wait until each partition's leader knows that it leads. The client lists
+    topics before each look, else librdkafka never learns of those that it asked for too early."""
     carried_out(client.create_topics(list(new)))
     latest = {
         TopicPartition(each.topic, p): OffsetSpec.latest()
@@ -83,7 +83,7 @@ def create_topics(client: AdminClient, new: Sequence[NewTopic]) -> None:
 
 
 def remove_topic(settings: Settings, topic: str) -> None:
-    """Delete this topic, and wait until a busy broker does not list it any more."""
+    """Delete this topic, and wait until the broker does not list it any more."""
     delete_topics(settings, [topic])
     admin = Admin(settings)
     wait_until(lambda: admin.partitions_if_any(topic) is None, f"{topic} is deleted")
@@ -131,7 +131,7 @@ def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> li
 
 
 def in_transactions(at: Settings, *groups: list[Bytes], abort: Container[int] = ()) -> None:
-    """Append rounds in transactions, whose ends take offsets, too; `abort`: some of them."""
+    """Append rounds in transactions, whose ends take offsets, too. `abort`: indexes of some."""
     options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}backend"}
     options["partitioner"] = "murmur2_random"
     producer, admin = Producer(options, logger=CLIENT_LOGGER), Admin(at)
@@ -201,7 +201,7 @@ def newest_events(settings: Settings) -> dict[tuple[str, str], events.RatingChan
 
 
 def not_compared(settings: Settings) -> list[int]:
-    """Partitions whose committed offset lacks the checksum: a loss of its record would not show."""
+    """Partitions whose committed offset lacks the checksum by which lost records are noticed."""
     admin, topic = Admin(settings), Topics.of(settings).rounds
     found = admin.source_commits(events.ESTIMATORS, topic, *admin.partitions_of(topic))
     known = {p: each for p, each in found.items() if each is not None and each.offset}
@@ -217,7 +217,7 @@ class Finished:
         self._left: dict[str, int] = {}
 
     def moves(self) -> object:
-        """What moves on the way: by topic, how many records are left, and the events' ends."""
+        """What moves on the way: the records left of each topic, and the ends of the events."""
         return dict(self._left)
 
     def __call__(self) -> bool:

@@ -1,5 +1,5 @@
-"""Which records of `round-completed` are accepted, by the text of `docs/reference/events.md` and
-`errors.md` alone. Where it leaves a case open, the service's verdict is taken, and counted."""
+"""Decides which records of `round-completed` are accepted, by docs/reference/events.md, errors.md
+alone. If these leave a case open, the judge takes the service's verdict, and counts the case."""
 
 import math
 import re
@@ -39,7 +39,7 @@ class Read(NamedTuple):
     body: Mapping[str, Any] = {}
     entries: tuple[Entry, ...] = ()
     time_s: float = 0.0
-    codes: frozenset[str] = frozenset()  # Codes of its rejection; none: it must be accepted.
+    codes: frozenset[str] = frozenset()  # It may have any of these; none: it must be accepted.
     open: bool = False  # whether the texts do not decide about it
 
 
@@ -106,7 +106,7 @@ class Reasons:
         return self.is_id(self.body.get(name))
 
     def is_id(self, value: object) -> str | None:
-        """The same of a value."""
+        """An id; None, with a reason, if the value is not a valid one."""
         if not isinstance(value, str):
             self.add("bad-id", "malformed")
             return None

@@ -1,6 +1,6 @@
 """Judges what was seen by HTTP: each answer is a state that existed, and a connection never goes
-back in time: its states of a player are a queue, through all of which the player's events must
-pass. A standalone process is seen by HTTP alone: there the stream has what was acknowledged."""
+back in time. The states of a player on one connection are a queue, and the player's events in their
+order must pass through it. For a standalone process, streams must have all acknowledged rounds."""
 
 import re
 from collections import Counter, deque
@@ -23,11 +23,11 @@ Who = tuple[str, str]
 
 class State(msgspec.Struct):
     where: str  # the connection and the question
-    numbers: Mapping[str, Any] = {}  # What the event must have said; none without event or rounds.
+    numbers: Mapping[str, Any] = {}  # What the event must say; empty if there was none.
     offset: int | None = None  # of the event; None if the answer has none, as rows of a board
     absent: bool = False  # whether the answer was that the player has no rounds
     at_least: int = -1  # the `min_offset` of the question
-    next_only: bool = False  # whether it is the very next event after the last one: of a stream
+    next_only: bool = False  # whether it must be the very next event, as in a stream
     stale: str = ""  # the event up to `at_least` that the answer does not include
     existed: bool = False  # whether an event says the same, whatever came before on this connection
 
@@ -111,7 +111,7 @@ class Answers:
             self._add((ladder, row["player"]), connection, state)
 
     def _history(self, ladder: str, body: Any, connection: str, where: str, *, whole: bool) -> None:
-        """Take changes; `whole`: from the newest one, so it is an answer about the player."""
+        """Take a player's changes. `whole`: they begin with the newest one, as answers do."""
         offsets = [each["offset"] for each in body["changes"]]
         if offsets != sorted(set(offsets), reverse=True):
             self._findings.wrong("history", body["player"], where, "changes out of order, or twice")
@@ -244,8 +244,8 @@ Name = tuple[str, str]  # ladder and round id
 
 
 class Door:
-    """Compares acknowledged rounds with one stream a ladder, followed from the start and resumed by
-    its last id: every event is there once, unless the API says `reset`."""
+    """Compares acknowledged rounds with one stream of each ladder, which is followed from the start
+    and resumed by its last id. It has every event once, unless the API says `reset`."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -307,7 +307,7 @@ class Door:
             self._state(name, state)
 
     def _state(self, name: Name, state: Any) -> None:
-        """A valid round is pending, rated, or repeats one that is; its changes are the events."""
+        """Judge a round's state: pending, rated, or a duplicate. Its changes must be the events."""
         self._findings.checked["states of rounds"] += 1
         where = f"state of {name[1]} at {state['partition']}@{state['offset']}"
         if state["status"] == "rejected" and state["code"] != "duplicate-round":

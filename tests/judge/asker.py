@@ -1,5 +1,5 @@
-"""Asks an API what a client may ask, one question after the other, about the same players again, so
-that an answer that goes back in time is noticed, and follows its streams."""
+"""Asks an API what a client may ask, one question after the other, and follows its streams. It asks
+about the same players again, so that an answer that goes back in time is noticed."""
 
 import argparse
 import http.client
@@ -105,7 +105,7 @@ class Asker:
         return self._chance.sample(among, min(count, len(among)))
 
     def _least(self, sign: str, ladder: str) -> str:
-        """The query for a `min_offset`: of a round not rated yet, of a rated one, or none."""
+        """The query for a `min_offset`: of a round that may be unrated, of a rated one, or none."""
         known = self._chance.choice(({}, self._known.rated, self._known.reported))
         return f"{sign}min_offset={known[ladder]}&wait={WAIT_S}" if ladder in known else ""
 
@@ -159,7 +159,7 @@ class Asker:
         deadline_s = float("inf")
         while not whole and time.monotonic() < deadline_s:
             stopping = self._stop.is_set()
-            if stopping:  # once more from where it was: what is missing comes before a lone id
+            if stopping:  # resume it once more: the missing events come before a lone id
                 deadline_s = min(deadline_s, time.monotonic() + ANSWER_S)
             try:
                 with closing(http.client.HTTPConnection(self._address, timeout=2.0)) as connection:
@@ -175,7 +175,7 @@ class Asker:
     def _events(
         self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str, once: bool
     ) -> tuple[str, bool]:
-        """Take events to the stream's end, or to all missing ones (`once`): last id, and if so."""
+        """Take events to the end, or (`once`) until none is missing. Returns last id, and if so."""
         found: dict[str, str] = {}
         try:
             while line := answer.readline():

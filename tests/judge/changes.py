@@ -1,5 +1,5 @@
-"""Judges the changes of players: one total order each, every event from where the last ended, and
-for each accepted round exactly one event of each of its players."""
+"""Judges the changes of players: each player has a total order of events, every event begins where
+the last one ended, and for each accepted round each of its players has exactly one event."""
 
 import math
 import re
@@ -127,7 +127,7 @@ ESCAPED = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
 """In keys and event ids, each part is percent-encoded for these characters."""
 SPECIAL = re.compile("[%{}]")
 
-RESET_ERROR = 1 / 32 + 0.01  # By which mu may differ after a reset: half a grid step, rounding.
+RESET_ERROR = 1 / 32 + 0.01  # Of mu after a reset: half a step of the grid, and rounding.
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
@@ -205,7 +205,7 @@ def named(*parts: str) -> str:
 
 
 def broken(event: Event, last: Last, rating: float) -> Iterator[str]:
-    """The rules that an event breaks beside the one before; `rating`: where it must begin."""
+    """The rules that an event breaks by what came before. `rating`: where it must begin."""
     if event.offset <= last.offset:
         yield "doubled" if event.offset == last.offset else "order"
     before = event.previous_mu, event.previous_sigma, event.previous_rating
@@ -358,7 +358,7 @@ class Changes:
             self._findings.wrong("numbers", _who(each), where, f"{what}: {shown(each)}")
 
     def _moved(self, event: Event, due: Due, where: str) -> None:
-        """Check what a correction's event says, and that the rating moved as far as said."""
+        """Check what a correction's event says, and that it moved the rating as documented."""
         of = event.correction.round_id if event.correction else ""
         said = event.rank, event.performance, event.round_id, of, event.completed_at
         if said != (None, None, due.round_id, due.round_id, due.completed_at):

@@ -1,5 +1,5 @@
-"""The accepted rounds of a ladder as corrections edit them, in columns, since any may be named: who
-must have an event of what, and how many rounds of a player count."""
+"""The accepted rounds of a ladder as corrections edit them: who must have an event, and how many
+rounds of a player count. They are in columns, since a correction may name any of them."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping

@@ -23,7 +23,7 @@ from tests.judge.observations import (
     records_of,
 )
 
-Rejections = Mapping[tuple[int, int], Seen]  # By place in `round-completed`, its rejection.
+Rejections = Mapping[tuple[int, int], Seen]  # By place of the record, its rejection.
 
 
 class Rounds:
@@ -89,7 +89,7 @@ class Rounds:
         self, codes: frozenset[str], open_: bool, place: tuple[int, int], rejection: Seen | None,
         record: Seen,
     ) -> bool:  # fmt: skip
-        """Compare the verdict with the rejection, if any; whether the record is accepted."""
+        """Compare verdict and rejection, if any. Returns whether the record is accepted."""
         where = f"round-completed-{record.p}@{record.o}"
         said = "accepted" if rejection is None else rejection.header("error-code")
         if rejection is not None:
@@ -202,7 +202,7 @@ class Readers:
         self.absent: list[tuple[str, int, int]] = []  # what only the first reader saw
 
     def first(self, record: Seen) -> bool:
-        """Take a record of the first reader; False if read before, or after a later one."""
+        """Take a record of the first reader. False if it was read before, or comes too late."""
         known = self._first.setdefault((record.t, record.p), array("I"))
         if record.o < len(known):
             where = f"{record.t}-{record.p}@{record.o}"

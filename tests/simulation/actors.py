@@ -40,17 +40,17 @@ WRITES = (
     DropCheckpoint,
 )  # fmt: skip
 ALONE = (Scatter, Apply, NoteCorrections, WritePiece, KeepCheckpoint, DropCheckpoint)
-"""Those of which each request counts by itself; of a transaction, only the end."""
+"""Effects of which each request has an effect by itself; of a transaction, only its end has."""
 
 
 class Watch(Observer):
-    """An observer that notes which shards need an operator."""
+    """An observer that records which shards need an operator."""
 
     def __init__(self) -> None:
         self.to_rebuild: set[int] = set()  # shards refused with the advice to rebuild
         self.false_refusals: list[str] = []
-        """Refusals that say that the group's committed offset was lost or reset, which only an
-        operator does, or a log that comes back from a copy."""
+        """Refusals that say that the group's committed offset was lost or reset. No fault does
+        that: only an operator, or a log that comes back from a copy."""
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         if REBUILD in reason:

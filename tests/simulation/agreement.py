@@ -34,7 +34,7 @@ class LadderEventsReadOnce(UnkindDriver):
 
 @catches("notes-read-once", "notes read after each poll", LadderEventsReadOnce)
 def ladder_is_changed_and_the_store_is_lost(stage: Stage) -> None:
-    """Worker with the old file, then one with a new one, which notes it; the store is lost."""
+    """A worker with the old file goes on after a change is on record. The store is rebuilt."""
     old, updater = stage.rated(A0, B0)
     stage.announce()
     stage.store.roll_back(0, 1000)
@@ -104,7 +104,7 @@ def round_that_the_new_file_allows(stage: Stage) -> None:
 def round_that_counts_by_the_new_file(stage: Stage) -> None:
     """By the old file, rounds in which all tie change no rating."""
     old = forgotten(stage)
-    for _ in range(5):  # by the new one they do from the next change on
+    for _ in range(5):  # by the new file they change ratings from the next change on
         stage.round(standings=[{"player": each, "rank": 1} for each in (A0, B1)])
     stage.turns()
     stage.replace(old)

@@ -32,7 +32,7 @@ from .stage import A0, A1, A2, B0, B1, B2, C0, C1, C2, NEVER_HEARS, Stage
 
 
 class EarlierRowsUnnoted(Updater):
-    """Step 12 without notes of earlier rows in a call: step 11 has one prior a player."""
+    """Step 12 without notes of a player's earlier rows: step 11 has one prior for each player."""
 
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: StoredShard
@@ -47,7 +47,7 @@ class EarlierRowsUnnoted(Updater):
 
 @catches("earlier-rows-unnoted", "notes of a call's earlier rows", EarlierRowsUnnoted)
 def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
-    """Three rounds of the same players are applied in one call; the updater dies before events."""
+    """Three rounds of the same players are applied in a call; its updater dies before events."""
     for _ in range(3):
         stage.round(A0, A1)
     estimator = stage.estimator()
@@ -70,8 +70,8 @@ def _all_by_the_belief(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, In
     within(Updater, "_compute", changes, "fresh_rows", _all_by_the_belief),
 )  # fmt: skip
 def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
-    """An estimator dies while it sends parts; its successor sends the round again. Both parts of
-    one player are applied, lost, and applied again in one call."""
+    """An estimator dies while it sends parts, and its successor sends the round again. Both parts
+    of one player are applied, lost, and applied again in one call."""
     updater = stage.half_sent(A0, A1)
     successor = stage.estimator()
     stage.turns(successor)
@@ -84,7 +84,7 @@ def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     within(Estimator, "_drop", BeliefCache, "clear", nothing),
 )  # fmt: skip
 def partition_that_comes_back(stage: Stage) -> None:
-    """An estimator loses a partition while it caches; another rates a round; it comes back."""
+    """An estimator loses a partition, another one rates a round, and the first has it again."""
     first, updater = stage.rated(A0, A1)
     second = stage.estimator()
     stage.turns(first)
@@ -139,7 +139,7 @@ class NoCapAShard(Estimator):
 
 @catches("no-cap-a-shard", "a bound on rows in flight by shard", NoCapAShard, stuck=True)
 def shard_that_stands_still(stage: Stage) -> None:
-    """A shard has no updater, and its players go on playing. Other shards' rounds are rated."""
+    """A shard without an updater has rounds all the time. Rounds of other shards are rated."""
     stage.rows_in_flight = 4
     for _ in range(6):
         stage.round(A2, B2)
@@ -152,7 +152,7 @@ def shard_that_stands_still(stage: Stage) -> None:
 
 
 def keeping_cached(is_kept: Callable[[Fingerprints | None], bool]) -> type[Estimator]:
-    """Step 6 that keeps beliefs that it should drop: of these players, None: of a ladder."""
+    """Step 6 that keeps beliefs that it should drop. `is_kept`: of which players (None: of all)."""
 
     def drop_cached(self: Estimator, ladder: str, players: Fingerprints | None) -> None:
         if not is_kept(players):
@@ -198,8 +198,8 @@ class CachedThroughResume(Estimator):
 
 @catches("cached-through-resume", "no cache over a resumed round", CachedThroughResume)
 def zombie_sends_on_beside_a_cache(stage: Stage) -> None:
-    """One of two players is cached; a zombie sends a round of both, then one of the other. The
-    first finds that, and the cached player has another round."""
+    """An estimator has cached one of two players. A zombie sends a round of both, and another round
+    of the other. The estimator finds these, and then the cached player has a round."""
     zombie, updater = _behind_a_large_round(stage)
     zombie.driver.unkindness = NEVER_HEARS
     successor = stage.estimator()
@@ -221,7 +221,7 @@ def zombie_sends_on_beside_a_cache(stage: Stage) -> None:
 
 
 def _behind_a_large_round(stage: Stage) -> tuple[Actor, Actor]:
-    """Nothing can be committed: a large round waits for shard 2, which has no updater yet."""
+    """An estimator that cannot commit, since a round waits for shard 2; an updater of 0 and 1."""
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
     stage.through(estimator, CommitSource)
@@ -241,7 +241,7 @@ class CachedBeforeAcknowledged(Unacknowledged):
 
 @catches("cached-before-acknowledged", "cached once acknowledged", CachedBeforeAcknowledged)
 def part_overtaken_by_a_round_of_a_cached_player(stage: Stage) -> None:
-    """A part is unsent when the other player's next round is sent. Then the estimator dies."""
+    """One part of a round is unsent when the other player's next is sent; the estimator dies."""
     estimator, updater = _behind_a_large_round(stage)
     stage.round(A0, A1)
     stage.through(estimator, Scatter)
@@ -304,8 +304,8 @@ class UpdatedTwice(Estimator):
 
 @catches("updated-twice", "a cached belief with the round once in it", UpdatedTwice)
 def round_is_sent_again_and_cached(stage: Stage) -> None:
-    """One part is applied when the successor sends the round again. It caches the beliefs, and then
-    the same players have another round."""
+    """One part of a round is applied when the successor sends the round again and caches the
+    beliefs. Then the same players have another round."""
     stage.half_sent(A0, A1)
     stage.round(A0, A1)
     stage.turns(stage.estimator())
@@ -345,7 +345,7 @@ class TableTakenOver(Estimator):
 
 @catches("table-taken-over", "a cache of its own for each estimator", TableTakenOver)
 def zombie_caches_on(stage: Stage) -> None:
-    """Its parts are acknowledged when its successor has already rated the next round."""
+    """A zombie's parts are acknowledged after its successor has rated the next round."""
     zombie, updater = stage.rated(A0, A1)
     stage.round(A0, A1)
     stage.until(zombie, Scatter)

@@ -37,7 +37,7 @@ from .world import UnkindDriver
 
 
 def _corrected(stage: Stage, kind: str, **about: Any) -> tuple[Actor, Actor]:
-    """Three rounds are rated, and a correction is applied: an estimator and an updater."""
+    """Rate three rounds, and apply a correction. Returns an estimator and an updater."""
     stage.round(A0, B0)
     stage.round(A1, B0)
     estimator, updater = stage.rated(A0, A2)
@@ -78,7 +78,7 @@ class CorrectedTwice(Updater):
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
         if isinstance(batch.given, CorrectionPart):
-            blind = {  # with a last round before any correction
+            blind = {  # the beliefs, with a last round before any correction
                 shard: [each and each[:6] + bytes(5) + each[11:] for each in of.records]
                 for shard, of in stored.items()
                 if shard in batch.parts
@@ -89,8 +89,8 @@ class CorrectedTwice(Updater):
 
 @catches("corrected-twice", "corrections that are fresh only", CorrectedTwice)
 def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
-    """The correction's parts are applied and published, its offset is not committed. The successor
-    applies it again, while a later round waits."""
+    """A correction's parts are applied and published, but its offset is not committed. The
+    successor applies it again, while a later round waits."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
     stage.until(estimator, ports.Scatter)
@@ -123,7 +123,7 @@ class CorrectsTooEarly(Corrections):
 
 @catches("corrects-too-early", "corrections after all earlier rounds", CorrectsTooEarly)
 def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
-    """A round waits for a shard without updater when a player's correction comes; no cache."""
+    """A round waits for a shard without an updater. Then a correction of its player comes."""
     stage.estimator_cache = 0
     stage.round(A2, B2)
     stage.round(A0, A1)
@@ -192,7 +192,7 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
 
 
 class FoundByTheRecord(UnkindDriver):
-    """Step 1 that starts after the last rejected record, though later ones were committed."""
+    """Step 1 that starts after the last rejected record, although later ones are committed."""
 
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
         remains = yield from super().look_for_offsets(partitions)
@@ -203,8 +203,8 @@ class FoundByTheRecord(UnkindDriver):
 
 @catches("found-by-the-record", "offsets by what came with rejections", FoundByTheRecord)
 def offsets_expire_after_a_batch(stage: Stage) -> None:
-    """A batched correction is rejected when it is to be applied. Then all are gone for so long that
-    Kafka deletes the estimators' offsets."""
+    """A batched correction is rejected when it is to be applied. Then there are no workers for so
+    long that Kafka deletes the estimators' offsets."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="nowhere", batched=True)
     stage.through(estimator, ports.CommitSource)
@@ -262,7 +262,7 @@ def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
 
 @catches("season-twice", "the season of the remembered prior", with_present("season"))
 def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
-    """One part of the first round after a season's start was applied, the other not sent."""
+    """Of the first round after a season's start, one part is applied, the other was not sent."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("season-started", season=1, keep=0.5, sigma=200.0)
     stage.turns(estimator)
@@ -277,7 +277,7 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     altered(Cutoff, knows_published=False),
 )  # fmt: skip
 def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
-    """A correction moves players by less than is published; a rebuild precedes their next round."""
+    """A correction moves players by less than is published. A rebuild follows, then a round."""
     estimator, updater = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended, weight=0.9995)
@@ -287,13 +287,13 @@ def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-restates_nothing = altered(Cutoff, restates=False)  # notes no corrections again
+restates_nothing = altered(Cutoff, restates=False)  # a cut-off that does not note corrections again
 
 
 @catches("rebuilt-without-notes", "rebuild that notes the corrections", restates_nothing)
 def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
-    """A player is removed, another merged, a correction waits. The notes' topic is deleted, the
-    store rebuilt; the players play on, the correction is applied."""
+    """A player is removed, another is merged, and a correction waits. The topic of ladder events is
+    deleted and the store rebuilt. The players play on, and the correction is applied."""
     estimator, updater = _corrected(stage, "player-removed", player=A0)
     stage.correct("player-merged", player=A2, into=A1)
     stage.correct("round-voided", round_id="round-2", batched=True)
@@ -308,7 +308,7 @@ def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
 
 @catches("rebuilt-beside-other-notes", "no notes of another log", restates_nothing)
 def ladder_events_newer_than_the_log(stage: Stage) -> None:
-    """A player is removed; the log comes back older, the notes do not. He plays on."""
+    """A player is removed. Then an older log, without that, comes back, and the player plays on."""
     stage.round(A0, B0)
     stage.rated(A0, A1)
     older = stage.copy_of_the_log()
@@ -331,7 +331,7 @@ class CheckpointAfterAnEdit(CorrectionJob):
 
 @catches("checkpoint-after-an-edit", "checkpoints before all edited rounds", CheckpointAfterAnEdit)
 def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
-    """A checkpoint knows no voided earlier round: Redis lost what had replaced it."""
+    """Redis loses a new checkpoint. The old one does not know that an earlier round is void."""
     estimator, updater = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
     stage.through(estimator, ports.CommitSource)
@@ -358,7 +358,7 @@ class CheckpointMustBeKept(UnkindDriver):
     "checkpoint-must-be-kept", "corrections without checkpoints", CheckpointMustBeKept, stuck=True
 )  # fmt: skip
 def store_takes_no_checkpoint(stage: Stage) -> None:
-    """The store is full when a correction would keep a checkpoint, and a second would read it."""
+    """The store is full when a correction keeps a checkpoint, which a second one would read."""
     stage.store.unkept = 1.0
     _corrected(stage, "round-voided", round_id="round-1")
     stage.correct("round-voided", round_id="round-3")
@@ -390,8 +390,8 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     altered(Cutoff, pending_corrections=lambda _: {}),
 )  # fmt: skip
 def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
-    """A round was sent, then a correction of an earlier one; neither is applied when the store is
-    lost. The round's event shows it as before the correction."""
+    """A round is sent, and then a correction of an earlier one. Neither is applied when the store
+    is lost. The round's event shows ratings from before the correction."""
     estimator, _ = stage.rated(A0, A1, times=2)
     stage.round(A1, A0)
     stage.turns(estimator)
@@ -440,7 +440,7 @@ class ValidatedByALaterRecord(QueueLookahead):
 
 @catches("validated-by-a-later-record", "verdicts by the log before", ValidatedByALaterRecord)
 def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
-    """Three corrections in one poll: the second counts, the last, the same again, does not."""
+    """Three corrections come in one poll. The second one counts; the third repeats it in vain."""
     stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="nowhere")
     stage.correct("round-voided", round_id="round-1")
@@ -471,7 +471,7 @@ def batch_waits_in_a_queue(stage: Stage) -> None:
     altered(CorrectionJob, _ids_before=lambda _: IdFilter()),
 )  # fmt: skip
 def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
-    """A round is voided, which makes a checkpoint; then one before the checkpoint is."""
+    """A round is voided, which makes a checkpoint. Then a round before that is voided."""
     estimator, _ = stage.rated(A0, A1, times=2)
     stage.correct("round-voided", round_id="round-2")
     stage.through(estimator, ports.CommitSource)
@@ -485,7 +485,7 @@ def round_before_a_checkpoint_is_voided(stage: Stage) -> None:
     altered(CorrectionJob, _add_amended=nothing),
 )  # fmt: skip
 def player_of_an_amended_round_is_removed(stage: Stage) -> None:
-    """A correction put a player into his only round. After a checkpoint he is removed."""
+    """A player, whom only a correction put into a round, is removed after a checkpoint."""
     estimator, _ = stage.rated(A0, A1, times=2)
     amended = [{"player": A0, "rank": 1}, {"player": "late", "rank": 2}]
     stage.correct("round-amended", round_id="round-1", standings=amended)

@@ -1,8 +1,10 @@
-"""The engine of a standalone process on a data file whose disk fails. A power cut, or a kill,
-before or after any statement or within a commit, is a copy of the file, its write-ahead log and
-lock, with which another process goes on; sectors that are not synchronized, of the log, and of the
-file if pages move, are old or new in any mixture. Not simulated: a disk that loses what it has
-confirmed (`synchronous`: `tests/unit/test_data_file.py`), or sectors neither old nor new."""
+"""The engine of a standalone process on a data file whose disk fails, and whose power is cut.
+
+A power cut, or a kill, is simulated by a copy of the file, its write-ahead log and its lock, with
+which another process goes on. It comes before or after any statement, or within a commit. There,
+unsynchronized sectors of the write-ahead log (of the file, too, if pages move) are old or new, in
+any mixture. Not simulated: a disk that loses what it has confirmed (`synchronous` is tested in
+`tests/unit/test_data_file.py`), and sectors that are neither old nor new."""
 
 import random
 import shutil
@@ -46,7 +48,7 @@ def full() -> sqlite3.Error:
 
 
 class Clock:
-    """The time, which goes on with every look at it."""
+    """A clock that goes on with every look at it."""
 
     def __init__(self, rng: random.Random, steps_s: Sequence[float] = (0.0, 0.005, 0.3)) -> None:
         """It goes on by one of `steps_s`."""
@@ -109,7 +111,7 @@ class Disk:
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self._folder = rng, folder
-        self.fails = self.cuts = self.tears = 0.0  # Of a failure, of a cut, and of one within.
+        self.fails = self.cuts = self.tears = 0.0  # Probabilities: failure, cut, torn commit.
         self.happened: Counter[str] = Counter()
         self._copies = 0
         self.left: Path | None = None  # what another process finds after a cut
@@ -125,7 +127,7 @@ class Disk:
 
 
 class UnkindConnection:
-    """A connection whose statements may fail, and at and within which the power may be cut."""
+    """A connection whose statements may fail. The power may be cut before and within them."""
 
     def __init__(self, disk: Disk, process: Process) -> None:
         self._real: Any = process.database.connection
@@ -179,7 +181,7 @@ def contents(path: Path) -> tuple[bytes, bytes]:
 
 
 def torn(rng: random.Random, old: tuple[bytes, bytes], new: tuple[bytes, bytes], to: Path) -> Path:
-    """As a cut within a commit may leave it: the log is synchronized before pages move."""
+    """The file as a cut within a commit may leave it. Its log is synchronized before pages move."""
     moved = old[0] != new[0] and rng.random() < 0.5
     to.write_bytes(mixed(rng, old[0], new[0]) if moved else old[0])
     beside(to, "-wal").write_bytes(new[1] if moved else mixed(rng, old[1], new[1]))
@@ -200,7 +202,7 @@ def mixed(rng: random.Random, old: bytes, new: bytes) -> bytes:
 
 
 class Subscriber:
-    """Has the events in the order in which they are shown."""
+    """A subscriber, which collects the events in the order in which it sees them."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -223,7 +225,7 @@ class Gap(Exception):
 
 
 def as_in_memory(path: Path, events: Sequence[Event]) -> tuple[memory.Log, memory.Store]:
-    """What the oracle compares: a data file's log with these events, and beliefs. Raises Gap."""
+    """A data file's log with these events, and its beliefs, for the oracle. Raises Gap."""
     with closing(connect_reader(path)) as reader:
         (partitions,) = reader.execute("SELECT value FROM meta WHERE name='partitions'").fetchone()
         log, store = memory.Log(int(partitions), 1), memory.Store()

@@ -1,5 +1,5 @@
-"""Steps 1 to 7: mutants with one rule left out, each before the scenario that fails without it,
-which `test_directed` plays with the rule and without."""
+"""Steps 1 to 7: mutants with one rule left out, each before the scenario that needs the rule.
+`test_directed` plays each scenario with the rule and without it."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class MisplacedTaken(Estimator):
 
 @catches("misplaced-taken", "rounds in their ladder's partition only", MisplacedTaken)
 def round_in_another_ladders_partition(stage: Stage) -> None:
-    """Its offset there is lower than those of its players' rounds: it seems to be sent already."""
+    """Its offset there is lower than its players' last ones, so it seems to be sent already."""
     estimator, updater = stage.rated(A0, B0, times=3)
     stage.round(A0, B0, A1, partition=1)
     stage.turns(estimator, updater)
@@ -45,7 +45,7 @@ def round_in_another_ladders_partition(stage: Stage) -> None:
 
 @catches("no-floor", "step 1's floor", altered(Estimator, _raise_floors=nothing))
 def successor_before_the_parts_are_applied(stage: Stage) -> None:
-    """An estimator commits and dies; its successor is at the next round before the updater."""
+    """An estimator commits a round and dies. Its successor is ahead of the updater."""
     stage.round(A0, A1)
     first = stage.estimator()
     stage.through(first, ports.CommitSource)
@@ -128,7 +128,7 @@ def with_present(*names: str) -> type[Estimator]:
 
 @catches("current-prior", "the remembered prior", with_present("mu", "sigma", "time", "season"))
 def estimator_dies_while_it_sends(stage: Stage) -> None:
-    """Of two veterans one's part was applied, the other's not sent; the round is rated again."""
+    """One part of a round is applied, the other was not sent. The successor rates it again."""
     for each in stage.rated(A0, A1):
         stage.crash(each)
     stage.half_sent(A0, A1)
@@ -136,7 +136,7 @@ def estimator_dies_while_it_sends(stage: Stage) -> None:
 
 
 class Unacknowledged(Estimator):
-    """Step 6 that waits for the parts of a wave's first shard only; the rest after a commit."""
+    """Step 6 that waits only for a wave's parts to one shard. The rest is sent after a commit."""
 
     def _forget_everything(self) -> None:
         super()._forget_everything()
@@ -185,8 +185,8 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
 
 
 def _after_a_round_that_waits(stage: Stage) -> None:
-    """No cache, an updater of shards 0 and 1; nothing can be committed, since the next round waits
-    for shard 2, which has no updater yet."""
+    """An estimator without a cache, and an updater of shards 0 and 1. Nothing can be committed,
+    because the next round waits for shard 2, which has no updater yet."""
     stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator = stage.estimator()
@@ -196,10 +196,10 @@ def _after_a_round_that_waits(stage: Stage) -> None:
 
 
 class ResumedNotPending(Estimator):
-    """Step 5 without pending parts: players of a round that was sent before do not wait. It fails
-    only if a zombie sends two rounds of one player after its successor has set its floors, with no
-    commit, which would end it, in between, and the first is half applied when the successor comes
-    to it: none of 6,000 seeds does this."""
+    """Step 5 without pending parts: players of a round that was sent before do not wait. This only
+    fails if a zombie sends two rounds of one player after its successor has set its floors, without
+    a commit, which would end it, between them, and the first round is half applied when the
+    successor comes to it. None of 6,000 seeds does this."""
 
     def _resume(self, resumed: PendingRounds) -> ports.Step[None]:
         self._was_sent(resumed, dict.fromkeys(range(self._shards), 0))
@@ -208,8 +208,8 @@ class ResumedNotPending(Estimator):
 
 @catches("resumed-not-pending", "pending parts of a resumed round", ResumedNotPending)
 def zombie_sends_on(stage: Stage) -> None:
-    """While its successor sets floors, a zombie sends two rounds of one player; one part of the
-    first is applied when the successor finds that it was sent."""
+    """While its successor sets floors, a zombie sends two rounds of one player. Only one part of
+    the first round is applied when the successor finds that it was sent."""
     _after_a_round_that_waits(stage)
     zombie, updater = stage.actors
     stage.turns(updater)
@@ -246,7 +246,7 @@ class FirstPart(Estimator):
 
 @catches("first-piece", "all pieces of a large round first", FirstPart)
 def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
-    """A round of three in two pieces; a player of the second has another round right after."""
+    """A round of three is sent in two pieces. A player of the second one has the next round."""
     stage.round(A0, A1, A2)
     stage.round(A2, B2)
     stage.turns(stage.estimator())
@@ -283,7 +283,7 @@ def round_still_waiting_at_a_crash(stage: Stage) -> None:
 
 
 class PlainCommits(UnkindDriver):
-    """Step 7 without a transaction if nothing is rejected: such a commit may arrive late."""
+    """Step 7 that commits without a transaction if nothing is rejected, and so perhaps late."""
 
     commits_plainly = True
 
@@ -303,7 +303,7 @@ class PlainCommits(UnkindDriver):
 
 @catches("plain-commits", "offsets in a transaction, too", PlainCommits)
 def commit_that_comes_late(stage: Stage) -> None:
-    """A commit times out; its sender commits a rejection after it; then the first arrives."""
+    """A commit times out, its sender commits a rejection, and then the first commit arrives."""
     stage.round(A0, B0)
     estimator, updater = stage.workers()
     stage.until(estimator, ports.CommitSource)
@@ -362,7 +362,7 @@ def offsets_expire(stage: Stage) -> None:
     "rejects-deleted-again", "no guess after rejections are gone", finding(rejections_deleted=False)
 )  # fmt: skip
 def offsets_and_rejections_expire(stage: Stage) -> None:
-    """Kafka deletes offsets and rejections; a new worker ends, and an operator commits one."""
+    """Kafka deletes offsets and rejections. A new worker ends; an operator commits the offset."""
     estimator, _ = stage.rated(A0, B0)
     stage.report(b"no round")
     stage.through(estimator, ports.CommitSource)
@@ -393,8 +393,8 @@ def duplicate_after_a_crash(stage: Stage) -> None:
 
 
 class IdsInStore(Estimator):
-    """Step 2 that records ids in the store when read, the first of several writes, as by SET NX:
-    the second reader of an id finds a duplicate."""
+    """Step 2 that records round ids in the store when it reads them, and keeps the first writer, as
+    SET NX does: the second reader of an id finds a duplicate."""
 
     _readings = itertools.count()
 

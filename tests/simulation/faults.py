@@ -1,4 +1,4 @@
-"""Faults, counted where they happen: a fault that never happens tests nothing."""
+"""Faults are counted where they happen, since a fault that never happens tests nothing."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ Faults = Counter[str]  # the number of faults by kind
 
 
 def overtaken(log: Log) -> int:
-    """Parts that are first of a round and follow, in their shard, one of a later round."""
+    """How many parts come first of their round, but after a later round's part in their shard."""
     found = 0
     for shard in log.parts:
         seen: set[tuple[int, int]] = set()

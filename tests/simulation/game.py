@@ -58,13 +58,13 @@ CHANGED = Ladders(
 """The changes of an upgrade, besides kernels of the next version: one of them is a new ladder."""
 PARTITION_OF = {"a": 0, "c": 0, "d": 1, "f": 1}
 ONE_SET = WAYS * (SHORTEST + ABOUT)
-CACHE_BYTES = (0, ONE_SET, 1_000_000)  # An updater's cache: none, one that evicts most, large.
+CACHE_BYTES = (0, ONE_SET, 1_000_000)  # Of an updater: none, one that evicts most, a large one.
 PARTITIONS = 2
 SHARDS = 3
 START_S = 1_700_000_000
-QUIET_EFFECTS = 20_000  # After the last fault all must be finished so soon, or it is stuck.
+QUIET_EFFECTS = 20_000  # After the last fault, all must be finished in so many, else it is stuck.
 STILL_EFFECTS = 40  # for this many more effects it must stay finished
-ASKED = 10  # How often QUIET_EFFECTS: a worker paused over a rebuild refuses a shard for some time.
+ASKED = 10  # So many times QUIET_EFFECTS: after a pause, a worker may refuse a shard for long.
 CHANCES = {
     "crash": 0.004, "sleep_or_wake": 0.004, "rebalance": 0.003, "roll_back": 0.002, "fail": 0.006,
     "arrive": 0.04, "time_out": 0.004, "litter": 0.0005, "wipe": 0.0007, "lose": 0.0004,
@@ -88,7 +88,7 @@ class Weather:
         self.submit = rng.choice([0.03, 0.06, 0.5])  # how likely a round arrives at a step
         self.faults = [(name, each * factors[name] * rare) for name, each in CHANCES.items()]
         self.doubt = rng.choice([0.0, 0.2, 0.5])  # how likely the end of a transaction is in doubt
-        self.stale = rng.choice([0.0, 0.0, 0.02])  # How likely a read is of a past state.
+        self.stale = rng.choice([0.0, 0.0, 0.02])  # how likely a read shows a past state
         self.deaf = rng.choice([0.0, 0.0, 0.9, 0.99])  # how likely a poll reports no rebalance yet
         self.paces = rng.choice([(1.0,), (1.0, 0.1)])  # the speeds of workers
         self.small_bites = rng.random() < 0.5
@@ -98,7 +98,7 @@ class Weather:
         self.rows_per_call = rng.choice([1, 4, 20_000])
         self.commit_every_s = rng.choice([0.0, 0.5])
         self.corrected = rng.choice([0.0, 0.0, 0.1, 0.3])  # the share that are corrections
-        self.patience = rng.choice([0, 1000, 4000])  # The most steps that records wait so.
+        self.patience = rng.choice([0, 1000, 4000])  # `Patience`: the most steps
         self.checkpoint_every = rng.choice([0, 1, 1, 6])  # as in `LogContext`
 
 
@@ -111,7 +111,7 @@ class Submission:
 
 
 class Patience:
-    """Lets records wait until a correction or seed is applied, so some are before later ones."""
+    """Sometimes lets the next records wait until a correction or seed is applied."""
 
     def __init__(self, rng: random.Random, most: int) -> None:
         self._rng = rng
@@ -152,7 +152,7 @@ def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
 
 
 def arrival_s(rng: random.Random, number: int) -> float:
-    """The broker's time of a record; its clock may have jumped to before a round's end."""
+    """When the broker receives a record. Its clock may be behind the round's completion."""
     return START_S + number * 3600 + rng.choice([*[7200.0] * 18, 1e6, -1e6])
 
 

@@ -1,4 +1,4 @@
-"""`round-completed` loses records, and a rebuild closes it: mutants and scenarios."""
+"""`round-completed` loses records, and a rebuild repairs that: mutants and scenarios."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ TURNS = 50
 
 
 def do_nothing(*_: object) -> None:
-    """In the place of a step of a rebuild."""
+    """Replaces a step of a rebuild that a mutant leaves out."""
 
 
 def rate(stage: Stage, *rounds: tuple[str, str]) -> None:
@@ -39,7 +39,7 @@ def lose(stage: Stage, kept: int) -> None:
 
 
 def refilled(stage: Stage) -> None:
-    """Three rounds are lost, two others take their offsets; A0's and B0's parts know no other."""
+    """Three rounds are lost, and two others take their offsets."""
     stage.rated(A0, B0)
     rate(stage, (A0, B0), (C0, D0), (C0, D0))
     lose(stage, 1)
@@ -70,7 +70,7 @@ class LastOfLost(Cutoff):
 
 @catches("last-of-lost", "beliefs of what the log has", LastOfLost)
 def correction_is_lost(stage: Stage) -> None:
-    """Then the log is rebuilt, and a round is reported."""
+    """A correction is lost. Then the store is rebuilt, and a round is reported."""
     corrected(stage)
     stage.turns(*stage.workers())
     stage.rebuild_if_asked()
@@ -94,7 +94,7 @@ def plays_on_after_a_correction_was_lost(stage: Stage) -> None:
 
 @catches("lost-unfilled", "no offset twice", altered(Closing, _fill=do_nothing))
 def rounds_are_lost(stage: Stage) -> None:
-    """And nothing takes their offsets before the rebuild."""
+    """Rounds are lost, and nothing takes their offsets before the rebuild."""
     stage.rated(A0, B0)
     rate(stage, (A0, B0), (C0, D0), (C0, D0))
     lose(stage, 1)
@@ -105,7 +105,7 @@ def rounds_are_lost(stage: Stage) -> None:
 
 @catches("lost-unpublished", "events of what was lost", altered(Closing, publish=do_nothing))
 def lost_rounds_are_replaced(stage: Stage) -> None:
-    """Some of the players have no round after the rebuild."""
+    """Other rounds replace lost ones. Some players have no round after the rebuild."""
     refilled(stage)
     stage.turns(*stage.workers())
     stage.rebuild_if_asked()
@@ -113,7 +113,7 @@ def lost_rounds_are_replaced(stage: Stage) -> None:
 
 
 class PublishedForLost(Closing):
-    """Publishes for players of the partitions that lost records alone."""
+    """Publishes only for players of the partitions that lost records."""
 
     def publish(self, *given: Any) -> None:
         found = [[e for e in some if self._is_lost(e[0])] for some in self._place.beliefs()]
@@ -137,7 +137,7 @@ def parts_of_another_partition_wait(stage: Stage) -> None:
 
 
 class FilledToTheCommit(Closing):
-    """Fills up to the committed offset alone."""
+    """Fills the log only up to the committed offset."""
 
     def __init__(self, lost: Any, place: Any, ladders: Any, newest: Any, _: object) -> None:
         super().__init__(lost, place, ladders, newest, dict(place.log.estimators.committed))
@@ -145,7 +145,7 @@ class FilledToTheCommit(Closing):
 
 @catches("filled-to-the-commit", "filled up to all that is named", FilledToTheCommit)
 def event_is_ahead_of_the_commit(stage: Stage) -> None:
-    """A round is published, its estimator dies before it commits the source; then it is lost."""
+    """A round is published, its estimator dies before it commits it, and then the round is lost."""
     stage.rated(A0, B0)
     stage.rates(stage.actors[0], stage.actors[1], A0, B0)
     stage.round(B0, A0)
@@ -168,7 +168,7 @@ class FilledBeforeDisowned(Closing):
 
 @catches("filled-before-disowned", "torn for all until the end", FilledBeforeDisowned)
 def killed_while_the_log_is_filled(stage: Stage) -> None:
-    """Committed by an older release, without checksum; a rebuild dies when the log is filled."""
+    """The committed offset has no checksum, and a rebuild is killed when the log is filled."""
     refilled(stage)
     stage.log.estimators.tails.clear()
     stage.rebuild(steps=3)
@@ -185,8 +185,8 @@ class FilledBeforeUnfinished(Closing):
 
 @catches("filled-before-unfinished", "unfinished before anything", FilledBeforeUnfinished)
 def offset_is_committed_by_hand(stage: Stage) -> None:
-    """Lost rounds' events are lost, too; a rebuild dies when the log is filled, and an operator
-    commits the end of the log instead, and starts workers."""
+    """Events of lost rounds are lost, too. A rebuild is killed when the log is filled. Instead of
+    another one, an operator commits the end of the log, and starts workers."""
     stage.rated(A0, B0)
     stage.rates(stage.actors[0], stage.actors[1], A0, B0)
     lose(stage, 1)
@@ -200,7 +200,7 @@ def offset_is_committed_by_hand(stage: Stage) -> None:
 
 @catches("last-filler-empty", "a word in the last record", altered(Closing, _last_value=do_nothing))
 def lost_again_within_the_fill(stage: Stage) -> None:
-    """What the rebuild appended is lost, too; others, the last of them empty, take the offsets."""
+    """The records that a rebuild appended are lost, too. Others take their offsets."""
     stage.rated(A0, B0)
     rate(stage, (A0, B0))
     lose(stage, 1)

@@ -1,4 +1,4 @@
-"""All mutants, one rule left out each, with the scenario that catches it (`@catches`)."""
+"""Imports all mutants, each with one rule left out and the scenario that catches it."""
 
 from . import (  # noqa: F401
     agreement,

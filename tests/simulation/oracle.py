@@ -69,7 +69,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
 def _well_formed(
     records: Sequence[Record], ladders: Ladders, partitions: int, expected: Expected
 ) -> dict[int, Correction]:
-    """By offset, the corrections among these that are well-formed; others are rejected."""
+    """By offset, the well-formed corrections among these records. Others are rejected."""
     found = {}
     for record in filter(kind_of, records):
         if is_seed(record):
@@ -101,7 +101,7 @@ def _seed(record: Record, validator: RecordValidator, expected: Expected) -> Non
 
 
 def _is_of_another_file(log: Log, rejected: Rejection, code: str | None) -> bool:
-    """Whether an older file's code is right, too: outside of its partition files may differ."""
+    """Whether the code of an older file is right, too: the ladder is not in its partition."""
     if code == "wrong-partition":
         return True
     partition, offset = rejected.record.partition, rejected.record.offset
@@ -115,9 +115,10 @@ def violations(
     log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool,
     torn: bool = False, traces: bool = True,
 ) -> list[str]:  # fmt: skip
-    """How log and store differ from what is expected. `once`: the former shards. `rebuilt`: beliefs
-    as a rebuild leaves them. `torn`: the log lost records, whose events stay; newest events are
-    compared. `traces`: so are corrections' traces, all published by a rebuild after a loss."""
+    """The differences of log and store from what is expected. `once`: the former number of shards.
+    `rebuilt`: beliefs may be as a rebuild leaves them. `torn`: the log lost records, whose events
+    stay, so only newest events are compared. `traces`: compare what corrections left in beliefs: a
+    rebuild after a loss publishes all of it."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
     found = _beliefs(store, expected, shards, rebuilt=rebuilt, torn=torn, traces=traces)
@@ -135,7 +136,7 @@ def violations(
         for p, o in [(r.record.partition, r.record.offset)]
     )
     refused = sorted(expected.rejections)
-    if torn:  # before its end, those of lost records stay, and a rebuild rejects nothing
+    if torn:  # rejections of lost records stay, and a rebuild rejects nothing
         closed = [_closed(records) for records in log.rounds]
         rejections, refused = (
             [(p, o, code) for p, o, code in some if o >= closed[p] and log.rounds[p][o].value]
@@ -153,7 +154,7 @@ def _closed(records: Sequence[Record]) -> int:
 
 
 def _newest(store: Store, changes: Mapping[Player, Sequence[EventValues]]) -> list[str]:
-    """Where newest events are not the store's, or events do not join after a rebuild."""
+    """Where newest events differ from the store, or do not join after a rebuild."""
     found = []
     stored = {who: data for beliefs in store.beliefs.values() for who, data in beliefs.items()}
     for player in sorted(changes.keys() | stored.keys() - {REBUILT}):
@@ -174,7 +175,7 @@ def _newest(store: Store, changes: Mapping[Player, Sequence[EventValues]]) -> li
         first = next((i for i, each in enumerate(events) if each.cause == LOG_LOST), len(events))
         for before, after in pairwise(events[max(0, first - 1) :]):
             goes_on = (before.mu, before.sigma) == (after.previous_mu, after.previous_sigma)
-            goes_on |= before.rounds == 0  # whoever begins again begins by the parameters there
+            goes_on |= before.rounds == 0  # a player who begins again has the initial values there
             if not goes_on or before.offset == after.offset:
                 found.append(f"events of {player} do not go on: {_rounds([before, after])}")
     return found
@@ -232,8 +233,8 @@ def _has_later_row(
     stored: tuple[int, bytes] | None, ways: Sequence[Mapping[Player, tuple[int, bytes]]],
     expected: Expected, player: Player,
 ) -> bool:  # fmt: skip
-    """Whether it differs by its last offset alone, of a later row without effect, which a rebuild
-    stores for each player, also in a belief that a correction wrote."""
+    """Whether a belief differs from a due one only by its last offset, which is that of a later row
+    without effect. A rebuild stores such offsets, also in beliefs that a correction wrote."""
     due = [way[player] for way in ways if player in way]
     rows = expected.ladders[player[0]].seed_rows.get(player[1], ())
     if stored is None or _last(stored) not in rows:
@@ -255,7 +256,7 @@ def _without_last(record: tuple[int, bytes]) -> tuple[int, bytes, bytes]:
 
 
 def _has_no_round(stored: tuple[int, bytes] | None) -> bool:
-    """Without rounds, only last published values matter after a rebuild."""
+    """Whether a belief has no round. Then only its last published values matter after a rebuild."""
     return stored is None or not belief_record.decode([stored[1]], 0, 0.0, 1.0).header["rounds"][0]
 
 

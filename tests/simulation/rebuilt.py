@@ -43,7 +43,7 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
     altered(Cutoff, of=lambda self, _rows, partitions: self._sent[partitions] - 1),
 )  # fmt: skip
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
-    """Lost when a round was published, and its estimator died before it committed the source."""
+    """The store is lost after a round was published, but not committed: its estimator died."""
     stage.round(A0, A1)
     estimator, updater = stage.workers()
     stage.through(estimator, ports.Scatter)
@@ -55,7 +55,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     "cutoff-without-seeds", "rebuild by parts of seeds, too", altered(Cutoff, _add_seeds=nothing),
 )  # fmt: skip
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
-    """Lost after a seed and a reset were sent and committed, and before they are applied."""
+    """The store is lost when a seed and a reset are sent and committed, but not applied."""
     estimator, _ = stage.rated(A0, A1)
     stage.seed(B0, A0)
     stage.reset(A1)
@@ -87,8 +87,8 @@ class MarksOverlooked(Updater):
 
 @catches("marks-overlooked", "the marks of rebuilds", MarksOverlooked)
 def lost_after_shards_were_added(stage: Stage) -> None:
-    """Players move to a new shard, and the store is lost during work: the new shard's log lacks
-    what they were. A round is reported before the rebuild."""
+    """Players move to a new shard, and the store is lost during work. The new shard's log does not
+    have their past. A round is reported before the rebuild."""
     stage.begin_with(2)
     estimator, updater = stage.sent(A2, B2)
     stage.turns(updater)
@@ -120,8 +120,8 @@ class EpochNotCompared(UnkindDriver):
 
 @catches("epoch-not-compared", "compare-and-set on the epoch", EpochNotCompared)
 def updater_stopped_over_a_rebuild(stage: Stage) -> None:
-    """An updater stops before it applies a part, which waits over the rebuild, too; that keeps
-    fewer factors of A0, who was between equals, shown by no event or part. It goes on."""
+    """An updater stops before it applies a part, which is still pending in a rebuild. By then, A0
+    has fewer factors, which no event and no part shows. Then the updater goes on."""
     for first, last in ((B0, C0), (B1, C1)):
         stage.rated(first, A0, last)
         stage.actors.clear()
@@ -134,7 +134,7 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
 
 
 class AbsencesNotCompared(UnkindDriver):
-    """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
+    """Step 13 without the count of new beliefs: players whose beliefs vanished seem to be new."""
 
     def apply(
         self, applications: Mapping[int, ports.Application], events: Collection[ports.Event]
@@ -145,8 +145,8 @@ class AbsencesNotCompared(UnkindDriver):
 
 @catches("absences-not-compared", "as many new beliefs as were absent", AbsencesNotCompared)
 def beliefs_vanish_within_a_call(stage: Stage) -> None:
-    """A hash of two beliefs is deleted while a call that writes one is on its way; an operator
-    rebuilds if asked to; the other player has a round, nothing cached."""
+    """A hash of two beliefs is deleted while a call that writes one is on its way. An operator
+    rebuilds if asked to. Then the other player has a round. Nothing is cached."""
     stage.estimator_cache = 0
     stage.rated(A0, B0)
     stage.round(A0, C0)
@@ -168,7 +168,7 @@ class FloorsAtTheEnds(Estimator):
 
 @catches("foreign-priors", "no priors of another history", FloorsAtTheEnds)
 def log_that_is_shorter_than_the_store(stage: Stage) -> None:
-    """The log comes back older, the store does not. Rounds come; an operator does what is asked."""
+    """An older copy of the log returns. Rounds are reported. An operator does what is asked."""
     stage.rated(A0, B0)
     older = stage.copy_of_the_log()
     stage.round(B0, A0)
@@ -217,8 +217,8 @@ def shorter_log_that_grew(stage: Stage) -> None:
     altered(Estimator, _check_source=nothing),
 )  # fmt: skip
 def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
-    """An unclean election loses rated rounds, and no more; others come until the log is as long. An
-    operator rebuilds if a worker asks for it."""
+    """An unclean election loses only rated rounds. Others are reported, until the log is as long as
+    it was. An operator rebuilds if a worker asks for it."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
     stage.turns()
@@ -239,7 +239,7 @@ class CutoffOfParts(Cutoff):
 
 @catches("cutoff-of-parts", "rebuild of a torn log", CutoffOfParts)
 def parts_vanish(stage: Stage) -> None:
-    """An unclean election loses applied parts; rounds, store and committed offsets stay."""
+    """An unclean election loses applied parts. Rounds, store and committed offsets stay."""
     stage.rated(A0, B0)
     stage.round(B0, A0)
     stage.turns()
@@ -259,7 +259,7 @@ def fewer_factors_before(offset: int) -> Ladders:
     return Ladders(ladders=LADDERS.ladders | {"a": ladder})
 
 
-by_parts_left = altered(Cutoff, add_published=nothing)  # whatever was published
+by_parts_left = altered(Cutoff, add_published=nothing)  # without what was published
 
 
 @catches(
@@ -267,8 +267,8 @@ by_parts_left = altered(Cutoff, add_published=nothing)  # whatever was published
     finding(parts_deleted=False), by_parts_left,
 )  # fmt: skip
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
-    """Kafka deletes offsets, and parts; a new worker ends, and an operator commits the offset, or
-    else it sends a round again. Then the store is lost."""
+    """Kafka deletes offsets, and parts. A new worker ends, and an operator commits the offset. Else
+    it would send a round again. Then the store is lost."""
     stage.rated(A0, B0)
     estimator, updater = stage.actors
     stage.rates(estimator, updater, A0, B0)
@@ -283,8 +283,8 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
 
 
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
-    """An estimator pauses before it sends parts for two shards; others rate the round, shards are
-    added. Returns the paused one."""
+    """An estimator is paused before it sends a round's parts, made for two shards. Others rate the
+    round, and shards are added. Returns the paused estimator."""
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
@@ -330,8 +330,8 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     altered(Cutoff, _takes_effect=lambda *_: True),
 )  # fmt: skip
 def lost_again_after_shards_were_added(stage: Stage) -> None:
-    """It sends parts that nobody else has sent; before they are sent for the present number of
-    shards, the store is lost again."""
+    """The paused estimator sends parts that nobody else has sent. Before they are sent for the new
+    number of shards, the store is lost again."""
     stage.begin_with(2)
     stage.round(A2, B2)
     paused = stage.estimator()
@@ -345,7 +345,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
 
 @catches("cutoff-by-parts-left", "rebuild by what was published", by_parts_left)
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
-    """A round is sent again after its parts were published and deleted; the store is lost."""
+    """A round is sent again, after its parts were applied and deleted. Then the store is lost."""
     stage.rated(A0, A1)
     stage.round(A1, A0)
     estimator, updater = stage.workers()

@@ -88,7 +88,7 @@ def shard_that_comes_back(stage: Stage) -> None:
 
 @catches("cache-kept-after-a-mismatch", "records dropped after a mismatch", kept_through("_update"))
 def store_goes_back_before_a_call(stage: Stage) -> None:
-    """The store loses the last call, so it refuses the next, without a player of the lost one."""
+    """The store loses the last call, and refuses the next one, which lacks one of its players."""
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)
     stage.sends(estimator, A0, D0)
@@ -99,7 +99,7 @@ def store_goes_back_before_a_call(stage: Stage) -> None:
 
 @catches("cache-kept-over-a-rebuild", "records of the present epoch", EpochNotCompared)
 def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
-    """As `updater_stopped_over_a_rebuild`, by one with cached players that knows no part."""
+    """As `updater_stopped_over_a_rebuild`, but the updater has its players' records cached."""
     estimator, stopped = stage.rated(B0, A0, C0)
     _next_round(stage, estimator, stopped, B1, A0, C1)
     stage.until(stopped, Poll)
@@ -134,7 +134,7 @@ def without_those_of(kind: type[CorrectionPart | SeedPart]) -> type[Updater]:
     altered(Updater, _is_as_expected=lambda *_: True),
 )  # fmt: skip
 def read_that_was_answered_by_a_replica(stage: Stage) -> None:
-    """Nothing is cached; the read shows the state before the last round, the call the present."""
+    """Nothing is cached. The read shows the state before the last round; the call, the present."""
     estimator, first = stage.rated(A0, B0)
     _next_round(stage, estimator, first, A0, C0)
     second = stage.replace(first)
@@ -221,7 +221,7 @@ def with_table(kind: type[RecordTable]) -> type[Updater]:
     return altered(Updater, __init__=init)
 
 
-_nameless = altered(  # A table that finds a record by its fingerprint alone.
+_nameless = altered(  # a table that finds a record by its fingerprint alone
     RecordTable,
     find=lambda self, owners, names, *others: RecordTable.find(
         self, owners, _without_letters(names), *others
@@ -242,7 +242,7 @@ def players_with_one_fingerprint(stage: Stage) -> None:
 
 @catches("cache-with-older-copies", "one cached record of a player", with_table(_TwoTables))
 def player_who_was_evicted(stage: Stage) -> None:
-    """A player's record was cached twice, and gave way to others. Then the player has a round."""
+    """A record was cached twice, and then evicted. Then its player has a round."""
     stage.cache_bytes = ONE_SET
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)
@@ -262,7 +262,7 @@ class AbsencesUncounted(Updater):
 
 @catches("cache-hides-what-vanished", "new beliefs counted without a read", AbsencesUncounted)
 def cached_beliefs_vanish(stage: Stage) -> None:
-    """The same as `beliefs_vanish_within_a_call`, of an updater that has cached both beliefs."""
+    """As `beliefs_vanish_within_a_call`, but the updater has cached both beliefs."""
     stage.estimator_cache = 0
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)

@@ -39,7 +39,7 @@ class RebuiltPlace(MemoryPlace):
         self._epoch_numbers, self._left, self._marked = store.epochs, steps, False
 
     def _step(self, name: str) -> None:
-        """Raises GivenUp before the step after the last; ladder events are no steps."""
+        """Count a step. Raises GivenUp if none is left. Ladder events after marks are no steps."""
         self._marked |= name == "write_marks"
         if name == "drop_checkpoints" or (name == "note" and self._marked):
             return
@@ -48,7 +48,7 @@ class RebuiltPlace(MemoryPlace):
         self._left -= 1
 
     def applied(self) -> Mapping[int, int | None]:
-        """The operator commits 0 for a shard whose updater died before its first commit."""
+        """As committed; 0, as an operator commits, for a shard whose updater died before it did."""
         return {shard: offset or 0 for shard, offset in super().applied().items()}
 
     def begin_rebuild(self) -> bytes:
@@ -86,9 +86,9 @@ def has_lost(log: Log, partition: int) -> bool:
 
 
 def expire(log: Log, rng: random.Random) -> None:
-    """Delete parts as retention does: published, of committed rounds, no copy just sent, as if days
-    old. A mark stays while a part behind it waits, is uncommitted, or was cut for fewer shards than
-    it names."""
+    """Delete parts as retention does after days: those that are published, of committed rounds, and
+    without a copy that was just sent. A mark stays while a part behind it waits, is of a round that
+    is not committed, or was made for fewer shards than the mark names."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
         few = (each for each in shard[shard.start :] if _cut_for(each) < len(log.parts))
@@ -110,7 +110,7 @@ def _is_done(record: Record, log: Log) -> bool:
 
 
 def forget_offsets(log: Log, faults: Counter[str], saved: dict[int, int]) -> None:
-    """Delete the offsets, as Kafka does without members for days; an operator has saved them."""
+    """Delete committed offsets, as Kafka does after days without members. They are in `saved`."""
     faults["expired"] += bool(log.estimators.committed)
     saved |= log.estimators.committed
     log.estimators.committed.clear()

@@ -35,7 +35,7 @@ MUTANTS: dict[str, Mutant] = {}  # By name. It is complete once `mutants` is imp
 def catches(
     name: str, rule: str, *classes: type[Any], stuck: bool = False
 ) -> Callable[[Scenario], Scenario]:  # fmt: skip
-    """Register a scenario that catches this mutant: machines, drivers, cut-offs, or parts."""
+    """Register a scenario and the mutant that it catches. `classes` leave out the rule."""
     machines = {
         role: each
         for each in map(machine_of, classes)
@@ -68,7 +68,7 @@ def altered(kind: type[T], **members: object) -> type[T]:
 
 
 def nothing(*_: object) -> Steps:
-    """In the place of a method that asks for effects: it asks for none."""
+    """Replaces a method that asks for effects: it asks for none."""
     yield from ()
 
 
@@ -105,6 +105,6 @@ def play(scenario: Scenario, machines: Machines) -> list[str]:
 
 
 def caught(mutant: Mutant) -> bool:
-    """Whether the mutant's scenario ends in a violation; stuck is one only where meant."""
+    """Whether the mutant's scenario ends in a violation. Being stuck is one if `stuck` is set."""
     found = play(mutant.scenario, mutant.machines)
     return bool(found) and found[0].startswith("stuck") == mutant.stuck

@@ -81,7 +81,7 @@ class _OnePart(SeedWork):
 
 
 class SentAfterTheFirstPart(Estimator):
-    """Counts seeds as sent with their first part's acknowledgement; the others follow a commit."""
+    """Counts seeds as sent once one part is acknowledged, and sends the others after a commit."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         self._late: list[tuple[int, bytes]] = []
@@ -122,7 +122,7 @@ def reset_of_a_player_without_a_round(stage: Stage) -> None:
 
 @catches("late-seed", "seeds after the last row only", takes_late_rows)
 def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
-    """Paused before it sends a seed, its successor sends it, it is taken back, and it wakes up."""
+    """A paused estimator wakes up and sends a seed that its successor sent, voided since."""
     paused, successor, updater = _paused_before(stage, stage.seed(A0, round_id="given"))
     stage.turns(updater)
     stage.correct("round-voided", round_id="given")
@@ -143,7 +143,7 @@ def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
 
 
 def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
-    """An estimator paused before it sends parts; its successor, which sent them; an updater."""
+    """Returns an estimator paused before it sends parts, one that has sent them, an updater."""
     paused, updater = stage.workers()
     stage.until(paused, Scatter)
     paused.driver.unkindness = NEVER_HEARS
@@ -154,7 +154,7 @@ def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
 
 @catches("seed-decided-early", "seeds decided by the updater", DecidedByTheEstimator)
 def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
-    """A player's only round is voided, a seed follows, sent while the store has the round."""
+    """A player's only round is voided. A seed is sent while the store still has the round."""
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-1")
     stage.seed(A0)
@@ -189,8 +189,8 @@ def round_right_after_a_seed(stage: Stage) -> None:
 
 @catches("seeds-too-early", "seeds after all earlier rounds", SeedsTooEarly)
 def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
-    """A player's first round waits, since the other's shard has no updater and nothing is cached.
-    Then a seed of the player comes."""
+    """A player's first round waits, because another player's shard has no updater, and nothing is
+    cached. Then a seed of the player comes."""
     stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
@@ -237,7 +237,7 @@ def player_stands_in_two_seeds(stage: Stage) -> None:
 
 @catches("seed-events-by-offset", "events of fresh seeds", EventsByOffset)
 def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A seed is sent again; one copy is published; the updater dies when it applied the second."""
+    """A seed is sent twice. The updater publishes one copy, applies the other one, and dies."""
     stage.seed(A0)
     applied_twice_and_unpublished(stage)
 
@@ -247,8 +247,8 @@ def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
     UnannouncedUnrecorded,
 )  # fmt: skip
 def updater_dies_before_it_publishes_the_seed_of_an_unannounced_player(stage: Stage) -> None:
-    """A player's only round, which hardly counts, is voided; the next seed's event begins with what
-    was published before. The updater dies before it publishes it."""
+    """A player's only round, of almost no weight, is voided. The event of the next seed begins with
+    what was published before that. The updater dies before it publishes the event."""
     stage.round(A0, A1, weight=1e-7)
     estimator, updater = stage.workers()
     stage.through(estimator, CommitSource)

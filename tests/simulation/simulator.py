@@ -1,7 +1,9 @@
-"""Simulates workers on one log and store with faults, by seed: a random worker takes the next
-atomic step, a piece of an effect (one part's append, one shard's compare-and-set, one request of a
-transaction). In between others run, it may die, or sleep through a rebalance and go on as a zombie;
-its call may fail although the change happened or will: requests may arrive late."""
+"""Simulates workers on one log and store with faults. Everything random comes from a seed.
+
+A random worker takes the next atomic step: a piece of an effect, which is the append of one part,
+the compare-and-set on one shard, or one request of a transaction. Between two steps, other workers
+run. The worker may die, or sleep through a rebalance and continue as a zombie. Its call may fail
+although the change happened, or will happen: requests of a failed call may arrive late."""
 
 import math
 import random
@@ -173,7 +175,7 @@ class Simulation:
         self.faults["early"] += received_s < game.START_S
 
     def _becomes_done(self) -> bool:
-        """Whether all gets finished and stays so: no shard asks for a rebuild."""
+        """Whether all gets finished and stays so. It is not if a shard asks for a rebuild."""
         was_done, asked = False, 0
         for _ in range(game.QUIET_EFFECTS // game.STILL_EFFECTS):
             is_done = oracle.is_done(self.log, self.store)
@@ -225,7 +227,7 @@ class Simulation:
                 return
 
     def _victim(self) -> Actor:
-        """A random actor; by half one in the middle of a write, where a fault does most harm."""
+        """A random actor: half of the time one that is writing, where a fault does most harm."""
         if self.rng.random() < 0.5:
             writing = [actor for actor in self.actors if actor.writing]
             if writing:
@@ -251,7 +253,7 @@ class Simulation:
         self._rebalance()
 
     def _sleep_or_wake(self) -> None:
-        """Begin or end a worker's long pause; the others go on, and may have noticed."""
+        """Begin or end a worker's long pause. The others go on, and may or may not notice it."""
         actor = self.rng.choice(self.actors)
         self.faults["pause"] += actor.pace > 0.0
         self.faults["zombie"] += actor.pace == 0.0 and actor.unaware
@@ -276,8 +278,8 @@ class Simulation:
             self.stragglers.append(Straggler.of(actor))
 
     def _arrive(self) -> None:
-        """One more request of a failed call arrives, or all are lost: most often while its sender
-        is at its next write, or a transaction that it may end is open."""
+        """Let one more request of a failed call arrive, or lose all that are left: most often while
+        its sender is at its next write, or while a transaction is open that it may end."""
         if self.stragglers:
             straggler = self.rng.choice(self.stragglers)
             hurts = straggler.fault if straggler.ends is not None else straggler.sender.writing
@@ -308,8 +310,8 @@ class Simulation:
         self.store.roll_back_some(range(len(self.log.parts)))
 
     def _lose(self) -> None:
-        """Shards lose their store during work, or return to before a rebuild; where the log does
-        not lead on, they are refused, and no operator comes before the faults end."""
+        """Let shards lose their store during work, or return to before a rebuild. Those that do
+        not fit the log are refused, and no operator helps until the faults end."""
         self.store.lose_some(range(len(self.log.parts)))
 
     def _wipe(self) -> None:
@@ -320,8 +322,8 @@ class Simulation:
             self._lose()
 
     def _recover(self) -> None:
-        """All stop but an overlooked, paused one; old parts may be deleted, and the store is
-        rebuilt from the log, perhaps at the second try, for more shards; as many start again."""
+        """Stop all workers but a paused one that is overlooked, perhaps delete old parts, rebuild
+        the store (sometimes at the second attempt, or for more shards), and start workers."""
         many = 2 if len(self.log.parts) < game.SHARDS else self.rng.choice([0, 0, 1])
         overlooked = self.rng.sample(self.actors, min(len(self.actors), many))
         for actor in self.actors:
@@ -352,8 +354,8 @@ class Simulation:
         self._start_all()
 
     def _tear(self, luck: random.Random) -> None:
-        """Lose a partition's last rounds, some finished; others may take their offsets first, and
-        the lost ones are reported again."""
+        """Lose the last rounds of a partition, some of them finished. Others may take their
+        offsets before anybody notices, and the lost ones are reported again."""
         recovery.restore_offsets(self.log, self.saved)
         p = luck.randrange(game.PARTITIONS)
         done, records = self.log.estimators.committed.get(p, 0), self.log.rounds[p]

@@ -1,5 +1,5 @@
-"""A stage for directed scenarios, which call every piece of every worker, nothing random: ladder
-`a` in partition 0, three shards, players named by their shard: A0, B0 in shard 0, A1 in shard 1."""
+"""A stage for directed scenarios: they call every piece of every worker, and nothing is random.
+Ladder `a` is in partition 0. Players are named by their shard: A0, B0 are in shard 0, A1 in 1."""
 
 import copy
 import math
@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 WINDOW = 100
 WAVE = 2  # the most players of a wave
-MOST_EFFECTS, STILL_EFFECTS = 2000, 100  # So soon an actor's work must be finished, and so long.
+MOST_EFFECTS, STILL_EFFECTS = 2000, 100  # To be finished in so many, and stay so for so many.
 CACHE_BYTES = 100_000
 NEVER_HEARS = Unkindness(deaf=1.0)
 
 
 class InOrder(random.Random):
-    """A random generator without chance: first choices, everything in order, nothing unlikely."""
+    """A generator without chance: it takes first choices, keeps order, avoids the unlikely."""
 
     def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
         return seq[0]
@@ -113,7 +113,7 @@ class Stage:
         return self.estimator(), self.updater()
 
     def assign(self, updater: Actor, *shards: int) -> None:
-        """Assign these or all shards to an updater; former owners learn it at their next poll."""
+        """Assign these (or all) shards to an updater. Workers learn of it at their next polls."""
         group = self.log.updaters
         group.generation += 1
         group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), updater.driver)
@@ -131,7 +131,7 @@ class Stage:
         self.patches.enter_context(patch.object(owner, name, value))
 
     def announce(self, ladders: Ladders = CHANGED) -> None:
-        """Start a worker with a new ladders file, recorded; later workers have it if it starts."""
+        """Start a worker with a new ladders file. If it starts, later workers have the file."""
         with suppress(LadderContradiction):
             announced(self.log, ladders)
             self.ladders = ladders
@@ -156,7 +156,7 @@ class Stage:
         self.log_restored = True
 
     def tear(self, records: Records, count: int) -> None:
-        """Elect a replica with only so many records of a partition; groups' offsets stay."""
+        """Elect a replica that has only so many records of a partition. Committed offsets stay."""
         del records[count:]
         self.torn = True
 
@@ -173,7 +173,7 @@ class Stage:
         self.log.updaters.committed = dict.fromkeys(range(shards), 0)
 
     def rebuild(self, steps: float = math.inf, *, store_lost: bool = True) -> None:
-        """Stop all, lose the store, rebuild it, maybe for more shards, or up to a step."""
+        """Stop all workers, lose the store, and rebuild it, for more shards if there were fewer."""
         self.log.add_shards(SHARDS - len(self.log.parts))
         self.actors.clear()
         for group in (self.log.estimators, self.log.updaters):
@@ -270,7 +270,7 @@ class Stage:
         return estimator, updater
 
     def half_sent(self, *players: str) -> Actor:
-        """A round's estimator dies at its first part, which the returned updater applies."""
+        """An estimator dies after a round's first part. Returns the updater that applies it."""
         self.round(*players)
         first, updater = self.workers()
         self.until(first, Scatter)

@@ -19,7 +19,7 @@ class ShardState(StrEnum):
     """States of an updater's shard; a is `applied`, and c is the committed offset."""
 
     OPENING = "Opening"
-    REFILLING = "Refilling"  # a < c: Redis lost writes.
+    REFILLING = "Refilling"  # a < c: Redis has lost writes.
     SETTLING = "Settling"  # a > c: events of the last call may not be published.
     WORKING = "Working"  # a = c.
     REFUSED = "Refused"
@@ -75,7 +75,7 @@ UPDATER = (
     Transition(_S.REFILLING, _S.STARTING_OVER, "any failure"),
     Transition(_S.STARTING_OVER, _S.OPENING, "forget everything, new producer"),
 )
-"""Of each shard; it may be revoked in any state, the diagram shows the usual one."""
+"""The transitions of each shard. It may be revoked in any state; the diagram has one of them."""
 
 
 def mermaid(transitions: Sequence[Transition]) -> str:

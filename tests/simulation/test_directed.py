@@ -1,4 +1,4 @@
-"""Each rule by a scenario, which ends well with the rule and in a violation without it."""
+"""Each rule has a scenario, which ends well with the rule, and in a violation without it."""
 
 import re
 from pathlib import Path

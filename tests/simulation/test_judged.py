@@ -1,4 +1,4 @@
-"""The judge judges machines on a log in memory: nothing in production code, each planted fault."""
+"""The judge, on a log in memory, finds each planted fault, and nothing in production code."""
 
 from pathlib import Path
 

@@ -135,8 +135,8 @@ WAITING = [seed_waits, seed_applied_unpublished]
 def test_rebuilt_store_is_that_of_a_replay(
     shards: int, stories: list[Callable[[Stage], object]]
 ) -> None:  # fmt: skip
-    """Also if shards are added when parts are applied, after a second loss, and without later
-    rounds: each change is published once, beliefs as replayed."""
+    """Each change is published once, and beliefs are as replayed: also if shards are added, after
+    a second loss, and without later rounds."""
     wrong = [
         f"{story.__name__}, lost {times} times, then a round {goes_on}: {found[0]}"
         for story in stories
@@ -149,7 +149,7 @@ def test_rebuilt_store_is_that_of_a_replay(
 def rebuilt(
     story: Callable[[Stage], object], shards: int, times: int, *, goes_on: bool
 ) -> list[str]:  # fmt: skip
-    """The violations after a story whose store is lost so often. `goes_on`: all play then."""
+    """The violations after a story and so many losses of the store. `goes_on`: all play later."""
     stage = Stage(PRODUCTION)
     stage.begin_with(shards)
     story(stage)

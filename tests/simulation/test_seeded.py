@@ -60,7 +60,7 @@ def removed(stage: Stage) -> None:
 STORIES: dict[Callable[[Stage], None], int] = {
     woken: 1, adjacent: 1, resent: 3, merged: 3, removed: 3,
 }  # fmt: skip
-"""Each with the difference between numbers of effects after which the machine crashes."""
+"""By story, the step between the numbers of effects after which the machine crashes."""
 
 
 @pytest.mark.parametrize("role", EFFECTS)
@@ -92,7 +92,7 @@ def crashed(story: Callable[[Stage], None], role: str, effects: int) -> list[str
 
 
 def test_seed_behind_a_round_of_its_player() -> None:
-    """Two seeds wait around a round of the second's player, which it must not overtake."""
+    """Two seeds wait. A round between them has the second one's player: it must come first."""
     stage = Stage(PRODUCTION)
     stage.seed(A0)
     stage.round(B0, B1)
@@ -102,7 +102,7 @@ def test_seed_behind_a_round_of_its_player() -> None:
 
 
 def test_seeds_on_both_sides_of_a_change_of_parameters() -> None:
-    """Of two seeds at once, the second is at the offset of new parameters; each has its own."""
+    """The second of two seeds is at the offset of new parameters. Each is rated by its own."""
     stage = Stage(PRODUCTION)
     stage.announce()
     for _ in range(CHANGED.ladders["a"].changes[0].from_offset - 1):
@@ -115,7 +115,7 @@ def test_seeds_on_both_sides_of_a_change_of_parameters() -> None:
 
 
 def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
-    """More rows than in flight are sent, only the queue waits: no round looks at the store."""
+    """More rows are sent than may be in flight. No round makes the estimator read the store."""
     stage = Stage(PRODUCTION)
     stage.rows_in_flight = 4
     stage.seed(A0, *(f"p{number}" for number in range(40)))
@@ -126,7 +126,7 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
 
 
 def test_other_partitions_go_on_while_seeds_wait() -> None:
-    """Seeds wait behind a round for a shard without updater; only their partition is not read."""
+    """Seeds wait behind a round for a shard without an updater. Only their partition stops."""
     stage = Stage(PRODUCTION)
     stage.estimator_cache = 0
     stage.round(A2, B2)

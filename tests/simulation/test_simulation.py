@@ -1,5 +1,5 @@
-"""Whatever faults happen, the outcome equals the sequential replay's; runs that reached something
-new are varied; `make soak` knows when it has succeeded."""
+"""Whatever faults happen, the outcome equals that of the sequential replay. Runs that reached
+something new are varied, and `make soak` knows when it has succeeded."""
 
 import dataclasses
 import random
@@ -24,7 +24,7 @@ from .faults import KINDS, Faults
 from .simulator import Fork, Outcome, Simulation, outcome_of, replay_command, without_addresses
 from .transitions import TRANSITIONS, Taken, name_of, surprising
 
-FIRST, SEEDS, AT_ONCE = 100, 400, 50  # The seeds in any case, in all, and those of each case.
+FIRST, SEEDS, AT_ONCE = 100, 400, 50  # Seeds that are always played, all, those of a case.
 RARE = (132,)  # seeds beyond the first ones with a fault or a transition that those do not have
 
 CASES: list[Any] = [
@@ -52,14 +52,14 @@ def failing(outcomes: Iterable[tuple[int, Outcome]]) -> str:
 
 @pytest.mark.parametrize("first", CASES)
 def test_seeds(first: int) -> None:
-    """Byte-equal beliefs, each event and rejection once, in order; nothing stuck or unknown."""
+    """Beliefs are byte-equal, each event and rejection is there once, and nothing is stuck."""
     found = {seed: played(seed) for seed in range(first, first + AT_ONCE)}
     assert failing(found.items()) == ""
     assert surprising(set[Taken]().union(*(each.taken for each in found.values()))) == []
 
 
 def test_every_kind_of_fault_and_transition_happens() -> None:
-    """Every kind of fault, and each transition of the diagrams, among the first seeds."""
+    """Every kind of fault and each transition of the diagrams happens among the first seeds."""
     faults, taken = Faults(), set[Taken]()
     for seed in (*range(FIRST), *RARE):
         faults += played(seed).faults
@@ -71,7 +71,7 @@ def test_every_kind_of_fault_and_transition_happens() -> None:
 
 @VARIED
 def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
-    """With a bit or two of hash, rounds wait more, fewer are cached, and all comes out the same."""
+    """With hashes of a bit or two, rounds wait more often, and the outcome is the same."""
     whole, one_bit = player_map.fingerprints, np.uint64(1 << player_map.SHARD_BITS)
     kept = player_map.IN_SHARD | player_map.TAKEN | one_bit
     monkeypatch.setattr(player_map, "fingerprints", lambda *given: whole(*given) & kept)
@@ -86,7 +86,7 @@ def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, seeds: range
 def test_newcomers_at_the_level_of_their_field(
     monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
-    """Stage 1 places a newcomer by the first round's players, whom no earlier record shows."""
+    """Stage 1 places a newcomer by the other players of the first round. All ends the same."""
     rating = TwoMoment(newcomer_offset=-300.0)
     other = TwoMoment(beta=400.0, newcomer_offset=100.0, newcomer_field=0.5)
     for name in ("LADDERS", "CHANGED"):
@@ -117,7 +117,7 @@ def trace_of(plan: Plan) -> list[str]:
 
 
 def test_another_seed_decides_from_its_step_on() -> None:
-    """Before it, the run is the same; a plan replays to the last byte, or it would be of no use."""
+    """Up to it, the run is the same. A plan replays to the last byte, else it would be useless."""
     whole, forked = trace_of(Plan(7)), trace_of(plan := Plan(7, (Fork(300, 1),)))
     same = next(i for i, (a, b) in enumerate(zip(whole, forked, strict=False)) if a != b)
     assert same > 100
@@ -137,7 +137,7 @@ def test_runs_are_varied_where_they_reached_something_new() -> None:
 
 
 def test_run_says_what_it_reached() -> None:
-    """Each pair with its step, those of before the first step, too; and a failure has a command."""
+    """It has each pair of transitions with its step. A failure has the command that replays it."""
     ran = explore.run(Plan(7))
     assert ran.violations == []
     assert None in {first for first, _ in ran.pairs}
@@ -151,7 +151,7 @@ GOOD = soak.Summary(1, 5, 0, 3, 3, 1, soak.INPUTS, 0, dict.fromkeys(KINDS, 1))
 
 
 def test_soak_succeeds() -> None:
-    """All was run, and only mutants failed, of which seeds may miss some; flaws are failures."""
+    """It does if all was run and only mutants failed. Random seeds may miss some of these."""
     flaws: list[dict[str, Any]] = [
         {"violations": 1}, {"seeds": 0}, {"caught": 2}, {"fuzzed": soak.INPUTS - 1},
         {"fuzzed_wrong": 1},
@@ -168,7 +168,7 @@ def test_promised_inputs() -> None:
 
 
 def test_a_soak_says_what_its_seeds_reached() -> None:
-    """A chunk reports faults, and each transition of the diagrams with its seeds, or 0."""
+    """It reports faults, and for each transition of the diagrams the number of its seeds."""
     ran = soak.run((soak.PRODUCTION, 7, 2), 2e10)
     assert (ran.name, ran.done, ran.wrong) == (soak.PRODUCTION, 2, [])
     assert ran.faults["rebalance"] > 2

@@ -1,5 +1,5 @@
-"""A standalone process whose disk fails and power is cut: the file ends with all acknowledged
-records, and the rest as replayed, once. A seed notices each mutant."""
+"""A standalone process whose disk fails and whose power is cut. In the end, the file has all
+acknowledged records, and each result once, as replayed. A seed notices each mutant."""
 
 import random
 from collections import Counter
@@ -108,7 +108,7 @@ class Life:
         self.waiting = [each for each in self.waiting if not each[1].done()]
 
     def _go_on_elsewhere(self) -> None:
-        """Another process finds what is left, and clients repeat what was not acknowledged."""
+        """Another process opens what is left, and clients repeat what was not acknowledged."""
         unkind: Any = self.process.database.connection
         self.process.database.connection = unkind._real
         self.process.close()
@@ -126,7 +126,7 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merged and pruned after a few; as many events stay as a turn, so the subscriber sees all."""
+    """Beliefs are merged and events pruned early, but the subscriber still sees all events."""
     monkeypatch.setattr(tables, "RECENT", 12)
     monkeypatch.setattr(tables, "LEAST_MERGED", 2)
     monkeypatch.setattr(events, "KEPT", 50)

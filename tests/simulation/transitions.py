@@ -1,5 +1,5 @@
-"""The transitions that machines take (`tests.simulation.states`), which no machine stores: from
-effects, outcomes, reports to its observer, and, for shards, the positions a and c."""
+"""The transitions that machines take (`tests.simulation.states`). No machine stores its states, so
+they are derived from effects, outcomes, reports to the observer, and (shards) positions a and c."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def words(name: str) -> str:
 
 
 def surprising(taken: Iterable[Taken]) -> list[Taken]:
-    """The transitions that the diagrams lack; a loss is possible in any state."""
+    """The transitions that the diagrams do not have. Shards may be lost in any state."""
     return [each for each in taken if each not in TRANSITIONS and each.target is not None]
 
 

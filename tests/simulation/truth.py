@@ -131,7 +131,7 @@ class LadderTruth:
             )  # fmt: skip
 
     def _began(self, player: str, row: Any) -> Published:
-        """Previous values of a player's first event: before the first round or correction."""
+        """The previous values of a player's first event: those before any round or correction."""
         if player not in self.marks and int(row["rounds"]) == 1:
             return Published(float(row["previous_mu"]), float(row["previous_sigma"]))
         return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
@@ -212,7 +212,7 @@ class LadderTruth:
             )  # fmt: skip
 
     def replayed(self) -> Pool:
-        """All records so far, with all edits so far."""
+        """A pool with all records so far, edited as all corrections so far say."""
         pool, seasons = Pool(self.config), list(self.edits.seasons)
         for each in self.records:
             while seasons and seasons[0].offset < _offset(each):

@@ -1,4 +1,4 @@
-"""Steps 8 to 14: mutants with one rule left out, each before the scenario that fails without it."""
+"""Steps 8 to 14: mutants with one rule left out, each before the scenario that needs the rule."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -61,7 +61,7 @@ def store_loses_what_was_published(stage: Stage) -> None:
 
 
 class PublishesWhatWasLost(Updater):
-    """Step 14 without the check of what is still owned, after the group changed."""
+    """Step 14 that does not check, after the group changed, what the worker still owns."""
 
     def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> ports.Step[None]:
         before = dict(self._shards)
@@ -72,7 +72,7 @@ class PublishesWhatWasLost(Updater):
 
 @catches("publishes-what-was-lost", "events of owned shards only", PublishesWhatWasLost)
 def shards_go_to_another_before_the_commit(stage: Stage) -> None:
-    """A round is applied; shards' new owner settles it before the first publishes."""
+    """A round is applied. The new owner of its shards settles it before the first one publishes."""
     _, first = stage.sent(A0, A1)
     stage.until(first, ports.Publish)
     stage.through(stage.updater(), ports.Publish)
@@ -142,8 +142,8 @@ class CommittedReadFirst(Updater):
 
 @catches("committed-read-first", "a before c", CommittedReadFirst)
 def another_worker_commits_between_two_reads(stage: Stage) -> None:
-    """An updater reads first, loses the shards, and the former owner goes on: a c from before and a
-    later a look as if the group's offset had been reset."""
+    """An updater reads c, loses the shards, and the former owner goes on. An old c and a new a look
+    as if the group's offset had been reset."""
     estimator, first = stage.rated(A0, A1)
     second = stage.updater()
     stage.through(second, ports.Poll)
@@ -172,7 +172,7 @@ class EventsByOffset(Updater):
 
 @catches("events-by-offset", "events by fresh rows", EventsByOffset)
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A round is sent again; one copy is published; the updater dies with the second applied."""
+    """A round is sent twice. The updater publishes one copy, applies the other one, and dies."""
     stage.round(A0, B0)
     applied_twice_and_unpublished(stage)
 
@@ -196,7 +196,7 @@ class UnstableOffset(UnkindDriver):
 
 @catches("unstable-offset", "stable offsets only", UnstableOffset)
 def takeover_while_a_transaction_is_pending(stage: Stage) -> None:
-    """An updater dies while its transaction commits; its successor starts before the commit."""
+    """An updater dies while its transaction commits. Its successor starts before it has."""
     _, first = stage.sent(A0, A1)
     stage.until(first, ports.Publish)
     first.advance(4)
@@ -224,8 +224,8 @@ class NoCompareAndSet(UnkindDriver):
 
 @catches("no-compare-and-set", "compare-and-set on applied", NoCompareAndSet)
 def late_call_of_a_dead_updater(stage: Stage) -> None:
-    """A dead updater's call arrives after its successor made it and the next one, whose events are
-    unpublished when the successor dies in turn."""
+    """A dead updater's call arrives after its successor has made the same call and the next one.
+    The events of the latter are unpublished when the successor dies in turn."""
     estimator, first = stage.sent(A0, A1)
     stage.until(first, ports.Apply)
     first.advance()
@@ -240,7 +240,7 @@ def late_call_of_a_dead_updater(stage: Stage) -> None:
 
 
 class KeptProducer(UnkindDriver):
-    """Step 14 with the same producer after a doubt: a late end hits the next transaction."""
+    """Step 14 with the same producer after an end in doubt, which may hit the next transaction."""
 
     def new_producer(self) -> Steps:
         if self.producer in self.log._fenced:
@@ -252,7 +252,7 @@ class KeptProducer(UnkindDriver):
 
 @catches("kept-producer", "a new producer after a doubt", KeptProducer)
 def late_end_within_the_next_transaction(stage: Stage) -> None:
-    """An end in doubt arrives when half of the next transaction is sent; the updater dies."""
+    """An end in doubt arrives when half of the next transaction is sent. The updater dies."""
     _, first = stage.sent(A0, A1)
     stage.until(first, ports.Publish)
     first.advance(4)

@@ -1,5 +1,5 @@
-"""The in-memory log and store, with real servers' faults: the store remembers every state, to
-return to it or answer from it; batches are small, calls and parts reach shards in any order."""
+"""The in-memory log and store, with the faults of real servers. The store remembers every state,
+and can return to it or answer from it. Batches are small, and shards get calls in any order."""
 
 import itertools
 import random
@@ -22,7 +22,7 @@ class Unkindness:
     """The faults that may come with every call."""
 
     small_bites: bool = False
-    deaf: float = 0.0  # How likely a poll reports no rebalance yet: a zombie does not know.
+    deaf: float = 0.0  # the probability that a poll does not report a rebalance yet
     stutter: float = 0.0  # the probability that a poll returns records a second time
 
 
@@ -35,7 +35,7 @@ class StoreWithPast(Store):
         self.unkept = 0.0  # the probability that a checkpoint is not read, written or deleted
         self.luck = random.Random(0)  # decides when; the rest happens as without this fault
         self.vanishing = False  # whether beliefs vanish within the next call that changes some
-        self.faults: Counter[str] = Counter()  # The faults here, and to the workers on this store.
+        self.faults: Counter[str] = Counter()  # the faults that have happened
         self._line: dict[int, list[State]] = {}  # by shard, the states that led to the present one
         self._ever: dict[int, list[State]] = {}
         self._older: dict[int, list[State]] = {}  # those of before a loss of the store
@@ -125,7 +125,7 @@ class StoreWithPast(Store):
             del line[keep:]
 
     def restore(self, shard: int) -> None:
-        """Return to a former state, as from an old snapshot or a partitioned master."""
+        """Return to a former state, as by an old snapshot or a master that was cut off."""
         if shard in self._ever:
             self.faults["restored"] += 1
             self._line.setdefault(shard, []).append(self.state(shard))
@@ -231,7 +231,7 @@ class UnkindDriver(LocalDriver):
         return dict(self.rng.sample(list(by_shard.items()), len(by_shard)))
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> Steps:
-        """Append in order within a shard, as an idempotent producer does, in any between."""
+        """Append in order within a shard, as an idempotent producer does, else in any order."""
         waiting: dict[int, deque[tuple[int, bytes]]] = {}
         for index, (shard, data) in enumerate(parts):
             waiting.setdefault(shard, deque()).append((index, data))

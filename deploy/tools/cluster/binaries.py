@@ -1,5 +1,5 @@
-"""What the cluster is made of, built by Go once and kept in `.servers`: Kubernetes, etcd, CoreDNS,
-kube-router, KEDA and the program that holds a pod.
+"""The programs of the cluster, built by Go once and kept in `.servers`: Kubernetes, etcd, CoreDNS,
+kube-router, KEDA and the pause program of pods.
 
 Each folder in `go/` is a Go module that names its tools. Its go.sum has the hash of every source.
 The definitions of the resources of KEDA and of the Prometheus operator come from their own modules.
@@ -53,18 +53,18 @@ FLAGS: Final = (
 
 @dataclass(frozen=True)
 class Module:
-    """A folder of `go/`, and the programs that it gives."""
+    """A folder of `go/`, and the programs that are built from it."""
 
     name: str
     programs: tuple[str, ...]
     what: str = "tool"
     """The argument of `go build`."""
     static: bool = False
-    """Runs in an image that has no libraries."""
+    """Whether the programs run in images without libraries."""
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """What says which sources they are built of."""
+        """The files that say which sources the programs are built from."""
         return tuple(MODULES / self.name / file for file in ("go.mod", "go.sum", "main.go"))
 
 
@@ -85,7 +85,7 @@ ALL: Final = (
 
 
 def ensure(say: Callable[[str], None]) -> str:
-    """Have all of them; what was done, in words."""
+    """Build all programs that are missing. Returns a sentence on what was done."""
     go = find_go()
     if go is None:
         wanted = ".".join(map(str, GO_MINIMUM))
@@ -95,7 +95,7 @@ def ensure(say: Callable[[str], None]) -> str:
 
 
 def build(go: Path, module: Module, say: Callable[[str], None]) -> bool:
-    """Build one module's programs unless they are there; whether it was needed."""
+    """Build one module's programs unless they are there. Returns whether any was built."""
     stamp, wanted = Stamp(BINARIES / f"{module.name}.stamp"), digest(*FLAGS, *module.sources)
     if stamp.is_current(wanted) and all((BINARIES / each).exists() for each in module.programs):
         return False
@@ -123,7 +123,7 @@ def build(go: Path, module: Module, say: Callable[[str], None]) -> bool:
 
 
 def definitions(name: str, wanted: str, files: Sequence[str]) -> list[Path]:
-    """Files of a Go module, as the sources of that hash have them."""
+    """The paths of files of a Go module, whose sources must have the wanted hash."""
     go = find_go()
     assert go is not None, "the programs come first"
     done = subprocess.run(
@@ -137,6 +137,6 @@ def definitions(name: str, wanted: str, files: Sequence[str]) -> list[Path]:
 
 
 def environment() -> dict[str, str]:
-    """Ours, but for what would build for another system."""
+    """Our environment, without variables that make Go cross-compile."""
     kept = {n: v for n, v in os.environ.items() if n not in ("GOOS", "GOARCH", "GOFLAGS")}
     return {**kept, "GOTOOLCHAIN": "local", "GOWORK": "off"}

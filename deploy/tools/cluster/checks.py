@@ -1,4 +1,4 @@
-"""What is done to the release, and what must be seen: each a row of the table."""
+"""The checks of a release. Each makes a row of the table."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ NAME: Final = f"{RELEASE}-stream-rater"
 ROLES: Final = ("estimator", "updater")
 ROLLED_S: Final = 300.0
 BEFORE_S, AFTER_S, SEASON_S = 8.0, 6.0, 20.0
-"""Load before and after what is done under it, and during nothing else."""
+"""Seconds of load before and after a change, and seconds of load without any change."""
 OPERATOR: Final = "stream-rater-operator"
 CHANGE: Final = """
 [[ladders.ranked-eu.changes]]
@@ -31,9 +31,9 @@ rating = {{ system = "elo-mmr", weight_limit = 0.25, sigma_limit = 90 }}
 """
 PAUSED: Final = "autoscaling.keda.sh/paused-replicas"
 LAG, BACKLOG, FLOOD_PER_S = 300, 8000, 500.0
-"""Records behind for each worker, rounds that wait until one is started, and how fast they come."""
+"""The lag for each worker, the rounds that wait until one is started, and their rate."""
 AHEAD: Final = 150
-"""Records of the ladder's partition, until the changed parameters hold."""
+"""The records of a ladder's partition until changed parameters hold."""
 
 
 class Checks:
@@ -48,7 +48,7 @@ class Checks:
         self._sets: dict[str, str] = {}
 
     def all(self) -> None:
-        """In this order: each stands on those before."""
+        """Run all checks in this order: each needs the state that earlier ones have left."""
         check = self._report.check
         check("Pod Security admission", self._probes.privileged_refused)
         if not (check("helm install", self._install) and check("helm test", self._test)):
@@ -71,7 +71,7 @@ class Checks:
         check("helm uninstall", self._uninstall)
 
     def _helm(self, verb: str, **changes: str) -> str:
-        """Install or upgrade as the documents say. All values are given at each upgrade."""
+        """Install or upgrade as the documents say, each time with all values."""
         self._sets |= {name.replace("__", "."): value for name, value in changes.items()}
         sets = [f"--set={name}={value}" for name, value in self._sets.items()]
         given = (f"--set-file=ladders={self._ladders}", VALUES, *sets)
@@ -104,7 +104,7 @@ class Checks:
         return f"accepted: {', '.join(kinds)}"
 
     def _under_load(self, act: Callable[[], str]) -> str:
-        """Do it while rounds arrive; what it saw, and what became of the rounds."""
+        """Call `act` while rounds arrive. Returns what it saw, and what came of the rounds."""
         with Load(KAFKA, self._folder) as load:
             time.sleep(BEFORE_S)
             try:
@@ -116,7 +116,7 @@ class Checks:
         return f"{seen}; {output}" if seen else output
 
     def _verify(self) -> str:
-        """As docs/operations/kubernetes.md says."""
+        """Run `verify` as docs/operations/kubernetes.md says."""
         kube = self._kube
         workers = kube.run("get", "statefulset", f"{NAME}-updater", "--output=json")
         command = [sys.executable, "deploy/operator_pod.py", "verify", "--wait", "60"]
@@ -159,7 +159,7 @@ class Checks:
         return len(living) == wanted and all(is_ready(pod) for pod in living)
 
     def _change_ladders(self) -> str:
-        """New parameters from an offset on that the load passes, on all workers."""
+        """Give all workers new parameters from an offset on, which the load passes."""
         end = self._probes.partition_end("ranked-eu")
         self._ladders = self._folder / "changed.toml"
         text = LADDERS.read_text(encoding="utf-8")
@@ -181,7 +181,7 @@ class Checks:
         return f"three ready after {since(began_s)}"
 
     def _scaled_by_lag(self) -> str:
-        """KEDA holds all workers at 0 while rounds arrive; let go, it starts more than before."""
+        """KEDA keeps all workers at 0 while rounds arrive. Then it starts more than before."""
         kube = self._kube
         few = {f"{role}__replicas": "1" for role in ROLES}
         self._helm("upgrade", keda__enabled="true", keda__pollingInterval="2",
@@ -202,12 +202,12 @@ class Checks:
         return f"all kept at 0, then {most}; {output}"
 
     def _wanted(self) -> dict[str, int]:
-        """How many pods of each role there are to be."""
+        """By role, the number of pods that are wanted."""
         sets = {role: self._kube.get("statefulset", f"{NAME}-{role}") for role in ROLES}
         return {role: int(each["spec"]["replicas"]) for role, each in sets.items()}
 
     def _drain(self) -> str:
-        """The only node, so no evicted pod comes back before it is uncordoned."""
+        """Drain the only node: no evicted pod comes back before the node is uncordoned."""
         kube = self._kube
         drain = (
             "drain", NODE, f"--pod-selector=app.kubernetes.io/instance={RELEASE}",
@@ -245,7 +245,7 @@ class Checks:
         return f"nothing of it left in {NAMESPACE}"
 
     def _state(self) -> str:
-        """The pods, and the last events, for who asks why."""
+        """The pods and the last events, to find out why a check failed."""
         pods = self._kube.tried("get", "pods", "--output=wide").stdout
         events = self._kube.tried("get", "events", "--sort-by=.lastTimestamp").stdout
         logs = [
@@ -258,11 +258,11 @@ class Checks:
 
 
 def season() -> str:
-    """Nothing is done but to play."""
+    """Change nothing, for the time of a season."""
     time.sleep(SEASON_S)
     return ""
 
 
 def since(began_s: float) -> str:
-    """Seconds, in words."""
+    """The seconds since a time, as a text."""
     return f"{time.monotonic() - began_s:.0f} s"

@@ -20,7 +20,7 @@ FOLDER: Final = BINARIES / "images"
 
 
 def ensure(engine: Engine, say: Callable[[str], None]) -> str:
-    """Have an archive of each; what was done, in words."""
+    """Make an archive of each image. Returns a sentence on what was done."""
     if not engine.has(OURS):
         raise LocalServerError(f"no image {OURS}: run `make image`")
     kafka, redis, _ = servers.RECIPES
@@ -39,7 +39,7 @@ def ensure(engine: Engine, say: Callable[[str], None]) -> str:
 
 
 def alone(program: str, name: str) -> Recipe:
-    """An image of one program that needs no library."""
+    """The recipe of an image with one program that needs no library."""
 
     def fill(folder: Path) -> None:
         folder.mkdir(parents=True)

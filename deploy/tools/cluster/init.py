@@ -1,9 +1,9 @@
 """The first process of the cluster's namespaces: gives it a network and a place for its files,
-starts what is to be done there, and collects the processes that others left behind.
+starts a command there, and reaps the processes that others leave behind.
 
     python -m cluster.init STATE COMMAND...
 
-What is written to /etc, /opt or /var, by whomever, is written to STATE. When this process ends, the
+Whatever is written to /etc, /opt or /var goes to STATE. When this process ends, the
 kernel ends all others of the namespace.
 """
 
@@ -17,21 +17,21 @@ from cluster.node import ADDRESS, CGROUP
 CONTROLLERS = Path("/sys/fs/cgroup")
 WRITTEN = ("etc", "opt", "var")
 HOSTS = {"kafka.servers": "10.96.0.20", "redis.servers": "10.96.0.21"}
-"""Services that the season's programs, which are in no pod, call by name."""
+"""Services whose names the season's programs need, which run outside of pods."""
 WISHES = {
     "kernel/panic": 10, "kernel/panic_on_oops": 1, "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000, "vm/overcommit_memory": 1, "vm/panic_on_oom": 0,
 }  # fmt: skip
-"""What kubelet would set for the whole machine. It is shown that all is so, and sets nothing."""
+"""Kernel settings that kubelet would change for the whole machine. It finds them set already."""
 
 
 def run(*command: str) -> None:
-    """A step; CalledProcessError where it fails."""
+    """Run a command. Raises CalledProcessError if it fails."""
     subprocess.run(command, check=True)
 
 
 def lay_mounts(state: Path) -> None:
-    """Our own /run, and copies on write of whatever else is written to."""
+    """Mount a /run of our own, and overlays (copy-on-write) over other folders that are written."""
     run("mount", "--make-rprivate", "/")
     for name in WRITTEN:
         upper, work = state / "written" / name, state / "work" / name
@@ -50,7 +50,7 @@ def lay_mounts(state: Path) -> None:
 
 
 def lay_network() -> None:
-    """An address for the node, and a way to those of Services, which kube-proxy rewrites."""
+    """Give the node an address, and a route to those of Services, which kube-proxy rewrites."""
     run("ip", "link", "set", "lo", "up")
     run("ip", "link", "add", "node0", "type", "veth", "peer", "name", "node1")
     run("ip", "link", "set", "node1", "up")
@@ -62,7 +62,7 @@ def lay_network() -> None:
 
 
 def lay_groups() -> None:
-    """A control group of ours in every hierarchy."""
+    """Make a control group of our own in every hierarchy."""
     for folder in hierarchies():
         own = folder / CGROUP.lstrip("/")
         own.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ def lay_groups() -> None:
 
 
 def hierarchies() -> list[Path]:
-    """Each root of control groups: one folder each in version 1, the only one in version 2."""
+    """The roots of control groups: a folder for each hierarchy in version 1, one in version 2."""
     if (CONTROLLERS / "cgroup.procs").exists():
         return [CONTROLLERS]
     found = [p for p in CONTROLLERS.iterdir() if not p.is_symlink()]
@@ -80,7 +80,7 @@ def hierarchies() -> list[Path]:
 
 
 def main() -> int:
-    """Set up, start, and wait for everything; the exit code of what was started."""
+    """Set up, start the command, and wait for all processes. Returns its exit code."""
     lay_mounts(Path(sys.argv[1]))
     lay_network()
     lay_groups()

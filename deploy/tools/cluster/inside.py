@@ -1,5 +1,5 @@
-"""Within the cluster's namespaces: bring it up, check, take it down; rows go to the folder's
-`rows.json`.
+"""Runs within the cluster's namespaces: starts the cluster, runs all checks, and stops it. The rows
+go to `rows.json` in the folder.
 """
 
 import json
@@ -26,7 +26,7 @@ READY_S: Final = 180.0
 
 
 def main() -> int:
-    """Everything, in its order; what must be there first ends it when it fails."""
+    """Run all steps in order. If one fails that others need, the run ends."""
     folder = Path(sys.argv[1])
     report = Report("kubernetes")
     node = Node(folder)
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def brought_up(report: Report, node: Node, kube: Kube) -> bool:
-    """A node that is ready, with names, Services, NetworkPolicy, Kafka and Redis."""
+    """Start a node with names, Services, NetworkPolicy, Kafka and Redis. Whether it is ready."""
     steps = (
         ("control plane", lambda: control_plane(node)),
         ("containerd, images", lambda: containers(node)),
@@ -60,13 +60,13 @@ def brought_up(report: Report, node: Node, kube: Kube) -> bool:
 
 
 def control_plane(node: Node) -> str:
-    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler."""
+    """Start etcd, kube-apiserver, kube-controller-manager and kube-scheduler."""
     started(node.start_control_plane)
     return ", ".join(server.log.stem for server in node.running)
 
 
 def containers(node: Node) -> str:
-    """containerd, and every image in it."""
+    """Start containerd, and import every image."""
     started(node.start_containers)
     archives = sorted(images.FOLDER.glob("*.tar"))
     for archive in archives:
@@ -78,7 +78,7 @@ def containers(node: Node) -> str:
 
 
 def node_ready(node: Node, kube: Kube) -> str:
-    """kubelet and kube-proxy."""
+    """Start kubelet and kube-proxy, and wait until the node is ready."""
     started(node.start_kubelet)
     wait_for(partial(kube.has, "node", NODE), "kubelet registers the node", READY_S)
     kube.run("wait", f"node/{NODE}", "--for=condition=Ready", f"--timeout={READY_S:.0f}s")
@@ -87,7 +87,7 @@ def node_ready(node: Node, kube: Kube) -> str:
 
 
 def policies(node: Node) -> str:
-    """kube-router as nothing but a firewall."""
+    """Start kube-router, only as a firewall."""
     started(node.start_policies)
     return "kube-router"
 
@@ -102,12 +102,12 @@ def applied(kube: Kube, manifest: str, namespace: str, *waited: str) -> str:
 
 
 def definitions(kube: Kube) -> str:
-    """Of ServiceMonitor and PrometheusRule, as the Prometheus operator's module has them."""
+    """Define ServiceMonitor and PrometheusRule as in the Prometheus operator's module."""
     return defined(kube, *PROMETHEUS_OPERATOR)
 
 
 def scaler(node: Node, kube: Kube) -> str:
-    """KEDA, and its metrics in the API."""
+    """Start KEDA, and wait for its metrics in the API."""
     definitions = defined(kube, *KEDA)
     kube.anywhere("apply", f"--filename={MANIFESTS / 'keda.yaml'}")
     started(node.start_scaler)
@@ -129,7 +129,7 @@ def defined(kube: Kube, *module: Any) -> str:
 
 
 def stopped(node: Node, kube: Kube) -> str:
-    """Take everything away in its order; the kernel takes the rest."""
+    """Delete and stop everything in order. The kernel ends the rest."""
     if any(server.log.stem == "kubelet" for server in node.running):
         kube.tried("delete", "namespace", "games", "servers", "--timeout=60s")
     node.stop()
@@ -137,7 +137,7 @@ def stopped(node: Node, kube: Kube) -> str:
 
 
 def started(start: Callable[[], None]) -> None:
-    """Start servers; what they say when they do not start is why."""
+    """Start servers. Raises Failed with their message if they do not start."""
     try:
         start()
     except LocalServerError as error:

@@ -16,7 +16,7 @@ RELEASE: Final = "rater"
 
 @dataclass(frozen=True)
 class Kube:
-    """A cluster, as its administrator reaches it."""
+    """A cluster, with the rights of its administrator."""
 
     kubectl: Path
     helm: Path
@@ -25,44 +25,44 @@ class Kube:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For programs that are to reach it."""
+        """The environment for programs that call the cluster."""
         home = str(self.configuration.parent)
         return {**os.environ, "KUBECONFIG": str(self.configuration), "HOME": home}
 
     def tried(
         self, *arguments: str, given: str = "", timeout_s: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
-        """kubectl, in the namespace of the examples, where failing is an answer, too."""
+        """Run kubectl in the namespace of the examples. It may fail."""
         return self._run(
             [str(self.kubectl), "--namespace", NAMESPACE, *arguments], given, timeout_s
         )
 
     def run(self, *arguments: str, given: str = "", timeout_s: float = 300.0) -> str:
-        """What it prints; Failed with its last words if it fails."""
+        """What kubectl prints in that namespace. Raises Failed with its last lines if it fails."""
         return _output_of(self.tried(*arguments, given=given, timeout_s=timeout_s))
 
     def anywhere(self, *arguments: str, timeout_s: float = 300.0) -> str:
-        """What kubectl prints with no namespace named; Failed if it fails."""
+        """What kubectl prints without a namespace. Raises Failed if it fails."""
         return _output_of(self._run([str(self.kubectl), *arguments], "", timeout_s))
 
     def helm_tried(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Helm, where failing is an answer, too."""
+        """Run Helm. It may fail."""
         return self._run([str(self.helm), "--namespace", NAMESPACE, *arguments], "", 600.0)
 
     def helmed(self, *arguments: str) -> str:
-        """What Helm prints; Failed if it fails."""
+        """What Helm prints. Raises Failed if it fails."""
         return _output_of(self.helm_tried(*arguments))
 
     def has(self, *what: str) -> bool:
-        """Whether there is such a thing."""
+        """Whether a resource exists."""
         return self.tried("get", *what).returncode == 0
 
     def get(self, *arguments: str) -> Any:
-        """What `kubectl get` says, read."""
+        """The decoded output of `kubectl get`."""
         return json.loads(self.run("get", *arguments, "--output=json"))
 
     def ended(self, pod: str) -> bool:
-        """Whether its containers have run to their end, well or not."""
+        """Whether the containers of a pod have ended, with success or not."""
         phase: str = self.get("pod", pod)["status"]["phase"]
         return phase in ("Succeeded", "Failed")
 
@@ -92,6 +92,6 @@ def _output_of(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether its readiness probe passes."""
+    """Whether a pod is ready."""
     conditions = pod["status"].get("conditions", ())
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

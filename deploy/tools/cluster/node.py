@@ -33,7 +33,7 @@ SUBJECTS: Final = {
     "front-proxy": ("front-proxy-client", "kubernetes"),
     "keda": ("keda-operator", "keda"),
 }
-"""Common name and organization of each certificate: who it lets in, with which rights."""
+"""By certificate, its common name (the user) and organization (the group, which has rights)."""
 NAMES: Final = (
     "kubernetes", "kubernetes.default", "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local", "localhost", NODE, "127.0.0.1", ADDRESS, "10.96.0.1",
@@ -42,23 +42,23 @@ NAMES: Final = (
 
 @dataclass
 class Node:
-    """What runs, and where its files are."""
+    """The processes that run, and the folder of their files."""
 
     folder: Path
     running: list[Server] = field(default_factory=list)
 
     @property
     def admin(self) -> Path:
-        """The administrator's kubeconfig."""
+        """The path of the administrator's kubeconfig."""
         return self.folder / "admin.kubeconfig"
 
     @property
     def containerd(self) -> Path:
-        """The socket that `ctr` wants."""
+        """The socket of containerd, for `ctr`."""
         return self.folder / "containerd.sock"
 
     def start_control_plane(self) -> None:
-        """etcd, the API, the controllers, the scheduler."""
+        """Start etcd, the API, the controllers and the scheduler."""
         write_certificates(self.folder)
         for who in SUBJECTS:
             self._write(f"{who}.kubeconfig", kubeconfig(self.folder, who))
@@ -68,7 +68,7 @@ class Node:
         self._start("scheduler", 10259, _https("/healthz"), scheduler(self.folder))
 
     def start_containers(self) -> None:
-        """containerd, with runc and the bridge plugin."""
+        """Start containerd, with runc and the bridge plugin."""
         self._write("containerd.toml", containerd_settings(self.folder))
         (self.folder / "net.d").mkdir(exist_ok=True)
         self._write("net.d/10-pods.conflist", json.dumps(network(self.folder)))
@@ -90,7 +90,7 @@ class Node:
         self._start("proxy", 10256, _http("/livez"), command)
 
     def start_policies(self) -> None:
-        """kube-router, which does nothing but NetworkPolicy here."""
+        """Start kube-router, which only enforces NetworkPolicy here."""
         command = (
             str(BINARIES / "kube-router"), f"--kubeconfig={self.folder}/admin.kubeconfig",
             f"--hostname-override={NODE}", "--run-firewall=true", "--run-router=false",
@@ -100,7 +100,7 @@ class Node:
         self._start("kube-router", 20244, _http("/healthz"), command)
 
     def start_scaler(self) -> None:
-        """KEDA: its operator, and its adapter, which the API asks for metrics."""
+        """Start KEDA: its operator, and its adapter, which the API asks for metrics."""
         write_keda_certificates(self.folder)
         own = dict.fromkeys(("POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE"), "keda")
         where = {**os.environ, **own, "WATCH_NAMESPACE": ""}
@@ -109,7 +109,7 @@ class Node:
         self._start("keda-adapter", ADAPTER_PORT, _answers_tls, adapter, where)
 
     def stop(self) -> None:
-        """All of it, the last first."""
+        """Stop all processes in reverse order."""
         for server in reversed(self.running):
             server.stop()
 
@@ -133,18 +133,18 @@ def _http(path: str, scheme: str = "http") -> Callable[[int], bool]:
 
 
 def _https(path: str) -> Callable[[int], bool]:
-    """Whatever certificate it has: only who is asked here is on this port."""
+    """A probe by HTTPS. The certificate is not checked: only our server is on this port."""
     return _http(path, "https")
 
 
 def _answers_tls(port: int) -> bool:
-    """Whether there is a server, whoever it lets in."""
+    """Whether a server accepts connections on the port, whomever it lets in."""
     with socket.create_connection(("127.0.0.1", port), START_PROBE_S):
         return True
 
 
 def write_certificates(folder: Path) -> None:
-    """An authority, a certificate for each who needs one, and a key that signs service accounts."""
+    """Write an authority, a certificate for each component, and a key for service accounts."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.crt"))
     authority.private_key_pem.write_to_path(str(folder / "ca.key"))
@@ -158,7 +158,7 @@ def write_certificates(folder: Path) -> None:
 
 
 def kubeconfig(folder: Path, who: str) -> str:
-    """How one of them reaches the API."""
+    """The text of the kubeconfig by which a component reaches the API."""
     return yaml.safe_dump({
         "apiVersion": "v1", "kind": "Config", "current-context": "here",
         "clusters": [{"name": "here", "cluster": {
@@ -170,20 +170,20 @@ def kubeconfig(folder: Path, who: str) -> str:
 
 
 def asking(folder: Path, who: str) -> tuple[str, ...]:
-    """As whom a server asks the API, also who asks itself, and with which rights."""
+    """Options by which a component asks the API: as whom, and for delegated authorization."""
     file = f"{folder}/{who}.kubeconfig"
     kinds = ("", "authentication-", "authorization-")
     return tuple(f"--{kind}kubeconfig={file}" for kind in kinds)
 
 
 def serving(folder: Path) -> tuple[str, ...]:
-    """The certificate that a server shows."""
+    """Options for the certificate that a server shows."""
     cert, key = folder / "apiserver.crt", folder / "apiserver.key"
     return f"--tls-cert-file={cert}", f"--tls-private-key-file={key}"
 
 
 def etcd(folder: Path) -> tuple[str, ...]:
-    """Its command; within the cluster's own network, so without TLS."""
+    """The command of etcd. It is in the cluster's own network, so without TLS."""
     return (
         str(BINARIES / "server"), f"--data-dir={folder}/etcd", "--unsafe-no-fsync",
         "--listen-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380",
@@ -192,7 +192,7 @@ def etcd(folder: Path) -> tuple[str, ...]:
 
 
 def api_server(folder: Path) -> tuple[str, ...]:
-    """Its command. Pod Security admission is on by default."""
+    """The command of kube-apiserver. Pod Security admission is on by default."""
     return (
         str(BINARIES / "kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
         f"--advertise-address={ADDRESS}", "--secure-port=6443", "--allow-privileged=true",
@@ -214,7 +214,7 @@ def api_server(folder: Path) -> tuple[str, ...]:
 
 
 def controllers(folder: Path) -> tuple[str, ...]:
-    """Its command."""
+    """The command of kube-controller-manager."""
     return (
         str(BINARIES / "kube-controller-manager"), *asking(folder, "controller"),
         "--authorization-always-allow-paths=/healthz", "--leader-elect=false", *serving(folder),
@@ -225,7 +225,7 @@ def controllers(folder: Path) -> tuple[str, ...]:
 
 
 def scheduler(folder: Path) -> tuple[str, ...]:
-    """Its command."""
+    """The command of kube-scheduler."""
     return (
         str(BINARIES / "kube-scheduler"), *asking(folder, "scheduler"),
         "--authorization-always-allow-paths=/healthz", "--leader-elect=false", *serving(folder),
@@ -233,7 +233,7 @@ def scheduler(folder: Path) -> tuple[str, ...]:
 
 
 def write_keda_certificates(folder: Path) -> None:
-    """What its two parts know each other by, under the names that they look for."""
+    """Write the certificates by which KEDA's parts know each other, under the names they expect."""
     own = folder / "keda"
     own.mkdir(exist_ok=True)
     for source, name in (("ca.crt", "ca.crt"), ("keda.crt", "tls.crt"), ("keda.key", "tls.key")):
@@ -241,7 +241,7 @@ def write_keda_certificates(folder: Path) -> None:
 
 
 def keda_operator(folder: Path) -> tuple[str, ...]:
-    """Its command."""
+    """The command of KEDA's operator."""
     return (
         str(BINARIES / "operator"), f"--kubeconfig={folder}/admin.kubeconfig",
         f"--cert-dir={folder}/keda", "--metrics-bind-address=127.0.0.1:18080",
@@ -250,7 +250,7 @@ def keda_operator(folder: Path) -> tuple[str, ...]:
 
 
 def keda_adapter(folder: Path) -> tuple[str, ...]:
-    """Its command."""
+    """The command of KEDA's adapter."""
     return (
         str(BINARIES / "adapter"), *asking(folder, "admin"), *serving(folder),
         f"--lister-kubeconfig={folder}/admin.kubeconfig", f"--cert-dir={folder}/keda",
@@ -260,8 +260,8 @@ def keda_adapter(folder: Path) -> tuple[str, ...]:
 
 
 def kubelet_settings(folder: Path) -> dict[str, Any]:
-    """Its configuration: cgroups of version 1 serve, and no right over the whole machine is
-    needed."""
+    """The configuration of kubelet: cgroups of version 1 are accepted, and no right over the whole
+    machine is needed."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True},
@@ -279,7 +279,7 @@ def kubelet_settings(folder: Path) -> dict[str, Any]:
 
 
 def proxy_settings(folder: Path) -> dict[str, Any]:
-    """Its configuration; the limits of connection tracking are the machine's, not ours."""
+    """The configuration of kube-proxy, which leaves the machine's conntrack limits alone."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": f"{folder}/admin.kubeconfig"},
@@ -290,7 +290,7 @@ def proxy_settings(folder: Path) -> dict[str, Any]:
 
 
 def containerd_settings(folder: Path) -> str:
-    """Its configuration: no AppArmor, no score below ours for the kernel's memory killer."""
+    """The configuration of containerd: no AppArmor, and no OOM score below our own."""
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     return f"""version = 2
 root = "{folder}/containerd"
@@ -310,7 +310,7 @@ conf_dir = "{folder}/net.d"
 
 
 def network(folder: Path) -> dict[str, Any]:
-    """The bridge that pods are on."""
+    """The configuration of the bridge to which pods are connected."""
     addresses = {
         "type": "host-local", "dataDir": f"{folder}/addresses",
         "ranges": [[{"subnet": PODS}]], "routes": [{"dst": "0.0.0.0/0"}],

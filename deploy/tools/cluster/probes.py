@@ -1,4 +1,4 @@
-"""Looks at the cluster from within: pods of our image that try what may work and what must not."""
+"""Probes the cluster from within: pods of our image try what must work and what must not."""
 
 import json
 from functools import partial
@@ -32,7 +32,7 @@ PRIVILEGED: Final[dict[str, Any]] = {
 
 
 class Probes:
-    """They all run in the namespace of the release."""
+    """The probes. Their pods run in the namespace of the release."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -52,7 +52,7 @@ class Probes:
         return "kafka.servers and redis.servers are found and answer"
 
     def policy(self) -> str:
-        """Who is not named reaches no worker; a worker reaches nothing but what it needs."""
+        """Pods without permission reach no worker; a worker reaches only what it needs."""
         pod = self._kube.pods("updater")[0]
         worker = f"{pod['status']['podIP']}:9108"
         api = "10.96.0.1:443"
@@ -66,7 +66,7 @@ class Probes:
         return "a pod without a name reaches no worker; a worker reaches Kafka and Redis, no API"
 
     def _from_a_pod(self, *addresses: str) -> list[str]:
-        """Of each, whether a pod of nobody's can connect."""
+        """For each address, whether a pod of no release can connect."""
         self._kube.run("create", "--filename=-", given=json.dumps(pod(POD, addresses)))
         try:
             wait_for(partial(self._kube.ended, POD), "the probe ends", 60.0)
@@ -86,7 +86,7 @@ class Probes:
 
 
 def pod(name: str, addresses: tuple[str, ...]) -> dict[str, Any]:
-    """One that tries to connect, under the restricted standard."""
+    """A pod that tries to connect, under the restricted standard."""
     container = {
         "name": "probe", "image": images.OURS, "imagePullPolicy": "Never",
         "command": ["python", "-c", CONNECT, *addresses],

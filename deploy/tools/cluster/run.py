@@ -28,11 +28,11 @@ NEEDED: Final = {
     "containerd": "containerd", "containernetworking-plugins": "/usr/lib/cni/bridge",
     "iptables": "iptables", "ipset": "ipset", "conntrack": "conntrack", "iproute2": "ip",
 }  # fmt: skip
-"""Debian's packages, and a program of each."""
+"""Packages of Debian, with a program or file by which each is found."""
 
 
 def played(report: Report) -> None:
-    """The programs, the images, the cluster and its end."""
+    """Build the programs and images, run the cluster, and check what it leaves."""
     if os.geteuid() != 0:
         raise LocalServerError("a cluster needs root: for namespaces, mounts and control groups")
     packages = [
@@ -75,7 +75,7 @@ def _installed(program: str) -> bool:
 
 
 def keep_logs() -> None:
-    """The logs of the last run stay, in place of those of the one before."""
+    """Keep the logs of this run, in place of those of the run before."""
     kept = binaries.BINARIES / "logs"
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir()
@@ -95,7 +95,7 @@ def clear() -> None:
 
 
 def traces() -> dict[str, set[str]]:
-    """What a cluster could leave on this machine: processes, mounts, interfaces, files."""
+    """What a cluster may leave on this machine now: processes, mounts, interfaces, files."""
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     return {
         "processes": set(ours()),
@@ -120,7 +120,7 @@ def ours() -> list[str]:
 
 
 def nothing_left(before: dict[str, set[str]]) -> str:
-    """Compare with what was there before; Failed with what is new."""
+    """Compare with what was there before. Raises Failed with what is new."""
     clear()
     left = {kind: now - before[kind] for kind, now in traces().items()}
     for folder in hierarchies():

@@ -18,11 +18,11 @@ from local import steps
 
 COMMANDS = {"image": image.played, "compose": compose.played, "kubernetes": kubernetes.played}
 WRITING = "tests.benchmarks.document.writing"
-"""It puts the tables of all benchmarks into the documents."""
+"""The module that writes the tables of all benchmarks into the documents."""
 
 
 def main() -> int:
-    """Run it, print its table, and keep it if that is asked."""
+    """Run the target, print its table, and write it into the documents if asked."""
     parser = argparse.ArgumentParser(prog="python -m containers", description=__doc__)
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--write", action="store_true", help="into docs/benchmarks.jsonl, too")

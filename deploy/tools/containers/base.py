@@ -21,16 +21,16 @@ DEBOOTSTRAP: Final = Package(
     "debootstrap", "debootstrap", lambda: shutil.which("debootstrap") is not None
 )
 LABEL, FROM_A_REGISTRY = "stream-rater.made-locally", ""
-"""On images that were made here, with what they are made of; what others have in its place."""
+"""The label of images that were made here (its value: their sources), and what others have."""
 PULL_TIMEOUT_S: Final = 300.0
 MIRROR: Final = "DEBIAN_MIRROR"
-"""Environment variable: where debootstrap fetches from, instead of its own choice."""
+"""The environment variable that names the mirror for debootstrap."""
 NOT_NEEDED: Final = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale",
                      "usr/share/man", "usr/share/info")  # fmt: skip
 
 
 def ensure(engine: Engine, name: str, say: Callable[[str], None], *packages: str) -> str:
-    """Have the image; how it was come by, in words."""
+    """Pull or make the image if it is missing. Returns a sentence on where it comes from."""
     if not engine.has(name):
         refused = pulled(engine, name)
         if refused is None:
@@ -51,7 +51,7 @@ def made_here(engine: Engine, name: str) -> str | None:
 
 
 def pulled(engine: Engine, name: str) -> str | None:
-    """Why it cannot be pulled, None when it was."""
+    """Pull an image. Returns None, or why that failed."""
     try:
         done = engine.tried("pull", name, timeout_s=PULL_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -63,7 +63,7 @@ def pulled(engine: Engine, name: str) -> str | None:
 
 
 def read_name(name: str) -> tuple[str, str]:
-    """Python's version and Debian's of the official image's name."""
+    """The versions of Python and Debian in the name of an official image."""
     found = re.search(r"/python:(\d+\.\d+)(?:\.\d+)?-slim-(\w+)$", name)
     if found is None:
         raise LocalServerError(
@@ -73,7 +73,7 @@ def read_name(name: str) -> tuple[str, str]:
 
 
 def make(engine: Engine, name: str, *more: str) -> None:
-    """Debian with its own Python, without what nobody reads there."""
+    """Make the image: Debian with its own Python, without documentation."""
     version, suite = read_name(name)
     ensure_packages([DEBOOTSTRAP], lambda _: None)
     packages = ",".join(["python3", "python3-venv", "ca-certificates", *more])
@@ -97,7 +97,7 @@ def make(engine: Engine, name: str, *more: str) -> None:
 
 
 def clean(root: Path) -> None:
-    """Remove the package manager's copies, and documents but for licences."""
+    """Remove copies of packages, and all documents except for licences."""
     for place in NOT_NEEDED:
         for file in sorted((root / place).rglob("*")):
             if file.name != "copyright" and (file.is_symlink() or file.is_file()):

@@ -49,15 +49,15 @@ class Compose:
         )
         self.services: Mapping[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))["services"]
         self.absent: list[str] = []
-        """Services whose image cannot be had."""
+        """Services whose image can neither be pulled nor made."""
 
     @property
     def present(self) -> list[str]:
-        """The others."""
+        """The services whose image is there."""
         return [name for name in self.services if name not in self.absent]
 
     def run(self, *arguments: str) -> str:
-        """What a command prints; Failed with its last words when it fails."""
+        """What a command of compose prints. Raises Failed with its last lines if it fails."""
         done = subprocess.run(
             [*self._command, "--file", str(FILE), *arguments],
             env={**os.environ, **self._at.environment}, stdin=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ class Compose:
         return done.stdout
 
     def containers(self) -> dict[str, str]:
-        """The state of each of its containers, by name."""
+        """The state of each container of the project, by name."""
         output = self._at.run(
             "ps", "--all", "--filter=label=com.docker.compose.project=stream-rater",
             "--format={{.Names}}\t{{.State}}",
@@ -82,7 +82,7 @@ class Compose:
 
 
 class Checks:
-    """What is done with it, and what must be seen: each a row of the table."""
+    """The checks of the project. Each makes a row of the table."""
 
     def __init__(self, at: Engine, report: Report, folder: Path) -> None:
         self._at = at
@@ -91,7 +91,7 @@ class Checks:
         self._compose = Compose(at)
 
     def all(self) -> None:
-        """In this order."""
+        """Run all checks, in this order."""
         check = self._report.check
         if not check("images", self._images):
             return
@@ -110,7 +110,7 @@ class Checks:
             check("down", self._down)
 
     def _images(self) -> str:
-        """Have them all, or say which service goes without."""
+        """Pull, build or make all images. Says which services have none."""
         recipes = {recipe.name: recipe for recipe in servers.RECIPES}
         lines = []
         for name, service in self._compose.services.items():
@@ -135,7 +135,7 @@ class Checks:
         return "made of this machine's programs" if made else "from a registry"
 
     def _own(self) -> set[str]:
-        """Images that services build."""
+        """The images that are built for services."""
         return {each["image"] for each in self._compose.services.values() if "build" in each}
 
     def _up(self) -> str:
@@ -147,7 +147,7 @@ class Checks:
         return f"{count} services, ready after {time.monotonic() - began_s:.0f} s"
 
     def _healthy(self) -> str:
-        """The file's own checks, run in the containers."""
+        """The health checks of compose.yaml pass in the containers."""
         seen = []
         for name, service in self._compose.services.items():
             if test := service.get("healthcheck", {}).get("test"):
@@ -171,7 +171,7 @@ class Checks:
         return last
 
     def _answers(self) -> str:
-        """The leaderboard as the API has it, and the page."""
+        """The API answers with the leaderboard, and the page is there."""
         rows = fetched(f"{API}/v1/ladders/{LADDER}/leaderboard?limit=3")["rows"]
         with urllib.request.urlopen(f"{API}/", timeout=10.0) as page:
             kind = page.headers.get_content_type()
@@ -180,7 +180,7 @@ class Checks:
         return f"the first of {LADDER}: {', '.join(row['player'] for row in rows)}; a page"
 
     def _scraped(self) -> str:
-        """Every target up, rounds counted, rules loaded."""
+        """Prometheus sees every target up, counts rounds, and has loaded the rules."""
 
         def up() -> bool:
             found = queried("up")
@@ -195,7 +195,7 @@ class Checks:
         return f"2 targets up, {sum(queried(UPDATES)):.0f} updates counted, {rules} rules"
 
     def _killed(self) -> str:
-        """The worker, by SIGKILL, while rounds arrive: its restart policy brings it back."""
+        """Kill the worker while rounds arrive. Its restart policy starts it again."""
         name = self._compose.container("stream-rater")
         first = self._process(name)
         with Load(KAFKA, self._folder) as load:
@@ -205,7 +205,7 @@ class Checks:
             return f"started again by its restart policy; {load.finish()}"
 
     def _process(self, container: str) -> int:
-        """Its process id, 0 while it has none."""
+        """The process id of a container, 0 while it has none."""
         return int(self._at.run("inspect", "--format={{.State.Pid}}", container))
 
     def _down(self) -> str:
@@ -216,20 +216,20 @@ class Checks:
 
 
 def played(report: Report) -> None:
-    """Bring it up, check, take it down."""
+    """Start the project, run all checks, and remove it."""
     with tempfile.TemporaryDirectory(prefix="stream-rater-compose-") as folder:
         Checks(engine.find(report.say), report, Path(folder)).all()
 
 
 def answered(url: str) -> bool:
-    """Whether it answers well."""
+    """Whether a URL answers with a status of success."""
     with suppress(OSError):
         return http_ok(url, PROBE_S)
     return False
 
 
 def fetched(url: str) -> Any:
-    """JSON."""
+    """The JSON value at a URL."""
     try:
         with urllib.request.urlopen(url, timeout=10.0) as answer:
             return json.load(answer)
@@ -238,6 +238,6 @@ def fetched(url: str) -> Any:
 
 
 def queried(expression: str) -> list[float]:
-    """The values that Prometheus has for it now."""
+    """The values that Prometheus now has for an expression."""
     url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
     return [float(row["value"][1]) for row in fetched(url)["data"]["result"]]

@@ -1,4 +1,4 @@
-"""The container engine: docker where its daemon answers, else podman, which needs none."""
+"""The container engine: docker if its daemon answers, else podman, which needs no daemon."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ from local.tools import SERVERS, LocalServerError
 FOLDER: Final = SERVERS / "containers"
 MOST_FILES: Final = 65_536
 MOST_PROCESSES: Final = 1024
-"""Of a user in a container: more than the service, Kafka or Redis have threads."""
+"""The most processes of a user in a container: more than any of our programs has threads."""
 PODMAN: Final = Package("podman", "podman", lambda: shutil.which("podman") is not None)
 RUNC: Final = Package("runc", "runc", lambda: shutil.which("runc") is not None)
 HELPERS: Final = (Path("/usr/lib/podman"), Path("/usr/libexec/podman"))
@@ -27,7 +27,7 @@ AARDVARK: Final = Package(
 
 @dataclass(frozen=True)
 class Engine:
-    """How an engine is called."""
+    """An engine, by the command that calls it."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -40,7 +40,7 @@ class Engine:
         return self.command[0]
 
     def run(self, *arguments: str, timeout_s: float = 1800.0) -> str:
-        """What a command prints; LocalServerError with its last words when it fails."""
+        """What a command prints. Raises LocalServerError with its last lines if it fails."""
         done = self.tried(*arguments, timeout_s=timeout_s)
         if done.returncode != 0:
             lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no reason given"]
@@ -48,7 +48,7 @@ class Engine:
         return done.stdout
 
     def tried(self, *arguments: str, timeout_s: float = 1800.0) -> subprocess.CompletedProcess[str]:
-        """The same, where failing is an answer, too."""
+        """Run a command that may fail."""
         return subprocess.run(
             [*self.command, *arguments],
             env={**os.environ, **self.environment},
@@ -70,7 +70,7 @@ def _helper(name: str) -> bool:
 
 
 def find(say: Callable[[str], None]) -> Engine:
-    """The engine of this machine; podman is installed where there is none."""
+    """The engine of this machine. Installs podman if there is none."""
     if shutil.which("docker") and _docker_answers():
         return Engine(("docker",), {})
     ensure_packages([PODMAN, RUNC, NETAVARK, AARDVARK], say)
@@ -83,7 +83,7 @@ def find(say: Callable[[str], None]) -> Engine:
 
 
 def podman_settings(files: int, processes: int) -> str:
-    """Limits no higher than ours: raising them takes a right that we may not have."""
+    """podman's settings, with limits no higher than ours: raising them may not be allowed."""
     limits = f'"nofile={files}:{files}", "nproc={processes}:{processes}"'
     return (
         f"[containers]\ndefault_ulimits = [{limits}]\n"
@@ -112,5 +112,5 @@ def _docker_answers() -> bool:
 
 
 def mounts(pairs: Sequence[tuple[Path, str]]) -> list[str]:
-    """Arguments that show files of this machine, read-only."""
+    """Arguments that mount files of this machine, read-only, at paths of a container."""
     return [f"--volume={source}:{inside}:ro" for source, inside in pairs]

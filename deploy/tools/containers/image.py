@@ -20,10 +20,10 @@ LOCK: Final = ROOT / "deploy" / "image.lock"
 NAME: Final = "stream-rater"
 MOST_BYTES: Final = 350_000_000
 WARM_S: Final = 1.0
-"""A ladder's first rounds, by whatever system, from the image's compiled kernels."""
+"""The longest that a ladder's first rounds may take with the image's compiled kernels."""
 USER: Final = 65532
 OF_THE_LAB: Final = {"matplotlib", "scipy"}
-"""The extra `lab`, which the image does not have."""
+"""Packages of the extra `lab`, which the image does not have."""
 LOADED, SAVED = "data loaded from", "data saved to"
 """What numba says of its cache under NUMBA_DEBUG_CACHE."""
 CONFINED: Final = (
@@ -97,8 +97,8 @@ for name, command in found.items():
         wrong.append(f"{' '.join(name)} ends with {codes}")
 print(len(found), ", ".join(wrong) or "-", flush=True)
 """
-"""Runs each command twice, for its help and with what it must refuse before it asks a server. The
-last line has their number, and those that did otherwise."""
+"""A program that runs each command twice: for its help, and with arguments that it must refuse
+before it asks a server. Its last line has the number of commands, and those that went wrong."""
 HOLDS: Final = """
 import importlib.metadata, json, pathlib
 bill = json.loads(pathlib.Path("/opt/stream-rater/sbom.cdx.json").read_bytes())
@@ -111,12 +111,12 @@ print(json.dumps({
 
 
 def played(report: Report) -> None:
-    """Build and check."""
+    """Build the image and run all checks."""
     build(engine.find(report.say), NAME, report).check()
 
 
 def bases(dockerfile: str) -> list[str]:
-    """The images that it starts from, but for those that it makes itself."""
+    """The images that a Dockerfile starts from, without stages of its own."""
     lines = re.findall(r"^FROM (\S+)(?: AS (\w+))?", dockerfile, re.MULTILINE)
     made = {stage for _, stage in lines} | {"scratch"}
     return sorted({name for name, _ in lines if name not in made})
@@ -147,7 +147,7 @@ def build(at: Engine, name: str, report: Report) -> "Image":
 
 
 class Image:
-    """An image that was built, and what must hold of it."""
+    """An image that was built, and its checks."""
 
     def __init__(self, at: Engine, name: str, report: Report) -> None:
         self._at = at
@@ -157,12 +157,12 @@ class Image:
 
     @property
     def layers(self) -> list[str]:
-        """The hashes of its layers."""
+        """The hashes of the image's layers."""
         found: list[str] = self.inspected["RootFS"]["Layers"]
         return found
 
     def check(self) -> None:
-        """All of it."""
+        """Run all checks."""
         checks: tuple[tuple[str, Callable[[], str]], ...] = (
             ("size", self._size),
             ("labels", self._labels),
@@ -177,7 +177,7 @@ class Image:
             self._report.check(name, what)
 
     def python(self, *arguments: str, **variables: str) -> str:
-        """What Python prints in it, run as the chart does."""
+        """What Python prints in a container that runs as in the chart."""
         given = [f"--env={name}={value}" for name, value in variables.items()]
         command = (*CONFINED, *given, "--entrypoint=python", self._name, *arguments)
         done = self._at.tried(*command)
@@ -221,7 +221,7 @@ class Image:
         return f"{loaded}; {len(took)} systems warm, the bits right"
 
     def _imports(self) -> str:
-        """All can be imported, but for what only a laboratory needs."""
+        """All modules can be imported, except for those that only a laboratory needs."""
         count, lacking = self.python("-c", IMPORTS).split()
         if more := set(lacking.split(",")) - OF_THE_LAB - {"-"}:
             raise Failed(f"not to be imported: {', '.join(sorted(more))}")
@@ -229,7 +229,7 @@ class Image:
         return f"{count} can be imported{left}"
 
     def _commands(self) -> str:
-        """Each shows its help, and refuses what is wrong."""
+        """Each command shows its help, and refuses wrong arguments."""
         count, wrong = commands_in(self.python("-c", COMMANDS))
         if wrong:
             raise Failed(wrong)
@@ -252,7 +252,7 @@ class Image:
 
 
 def commands_in(output: str) -> tuple[int, str]:
-    """What `COMMANDS` printed: how many there are, and those that went wrong."""
+    """Read the output of COMMANDS: how many there are, and which went wrong."""
     count, _, wrong = output.strip().splitlines()[-1].partition(" ")
     return int(count), wrong.strip("-")
 

@@ -26,7 +26,7 @@ NOT_THE_BROKERS = {"KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_CLUSTER_ID"}
 
 
 def properties(environment: Mapping[str, str]) -> str:
-    """KAFKA_LOG_DIRS=x is log.dirs=x; two underscores are one, three a dash."""
+    """Properties from variables: KAFKA_LOG_DIRS=x is log.dirs=x, `__` is `_`, and `___` is `-`."""
     lines = []
     for name, value in sorted(environment.items()):
         if name.startswith("KAFKA_") and name not in NOT_THE_BROKERS:
@@ -44,14 +44,14 @@ def java(main_class: str, *arguments: str) -> list[str]:
 
 
 def ready(address: str) -> bool:
-    """Whether the broker at HOST:PORT works, as `kafka_probe` sees it."""
+    """Whether the broker at HOST:PORT is ready (`kafka_probe`)."""
     host, _, port = address.rpartition(":")
     probe = importlib.import_module("kafka_probe")  # lies beside this file in the image
     return bool(probe.ready(host, int(port), TIMEOUT_S))
 
 
 def main() -> None:
-    """Become the node, or be the command."""
+    """Run the node in this process, or act as the command, by the name of this file."""
     if Path(sys.argv[0]).name.startswith("kafka-broker-api-versions"):
         sys.exit(0 if ready(sys.argv[sys.argv.index("--bootstrap-server") + 1]) else 1)
     CONFIGURATION.write_text(properties(os.environ), encoding="utf-8")

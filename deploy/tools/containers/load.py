@@ -16,7 +16,7 @@ from demonstration.programs import GAME_BACKEND, DemoFailed, output_of
 from examples.matchmaking import TOPIC, Ratings
 
 CHUNK_S: Final = 4.0
-"""Rounds are reported by a new backend each time, until enough was seen."""
+"""Each backend reports rounds for so long. New ones follow until enough was seen."""
 ARRIVE_S: Final = 120.0
 POLL_S: Final = 0.1
 
@@ -56,7 +56,7 @@ class Load:
         self._follower.join()
 
     def finish(self) -> str:
-        """Stop reporting; what was seen, once all is here. Failed if any was lost or doubled."""
+        """Stop, and wait for all changes. Returns a summary; Failed if any was lost or doubled."""
         self.__exit__(None, None, None)
         if self._error is not None:
             raise Failed(str(self._error))
@@ -71,7 +71,7 @@ class Load:
         return text
 
     def _report(self) -> None:
-        number = int(time.time())  # so that no two chunks are the same rounds
+        number = int(time.time())  # so that no two chunks have the same rounds
         try:
             while not self._stop.is_set():
                 count = round(CHUNK_S * self.per_second)
@@ -99,7 +99,7 @@ class Load:
                         deadline_s = min(deadline_s, time.monotonic() + ARRIVE_S)
                         if len(self.phase.seen) >= self.expected:
                             break
-                time.sleep(1.0)  # what came twice would come now
+                time.sleep(1.0)  # a change that comes twice would come now
                 self.phase.take(ratings.poll(POLL_S), time.time())
         except Exception as error:  # raised again by the thread that waits
             self._error = error

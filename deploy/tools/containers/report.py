@@ -10,12 +10,12 @@ POLL_S: Final = 0.5
 
 
 class Failed(Exception):
-    """A check that did not hold, in words."""
+    """A check failed; the message says why."""
 
 
 @dataclass
 class Report:
-    """Rows: each is printed as soon as it is there, and all of them at the end."""
+    """The rows of a table. Each is printed as soon as it is known, and all of them at the end."""
 
     title: str
     rows: list[tuple[str, str, float]] = field(default_factory=list)
@@ -37,11 +37,11 @@ class Report:
         return not seen.startswith("FAILED: ")
 
     def say(self, text: str) -> None:
-        """One line for who waits."""
+        """Print a line about progress."""
         print(f"{self.title}: {text}", file=self.out, flush=True)
 
     def figures(self) -> dict[str, object]:
-        """All of it as `docs/benchmarks.jsonl` keeps it."""
+        """The report as an object for `docs/benchmarks.jsonl`."""
         rows = [{"what": name, "seen": seen, "s": round(s, 1)} for name, seen, s in self.rows]
         total = round(sum(s for _, _, s in self.rows), 1)
         return {"name": f"platform/{self.title}", "value": total, "unit": "s", "rows": rows}
@@ -52,7 +52,7 @@ class Report:
 
 
 def wait_for(what: Callable[[], bool], why: str, timeout_s: float) -> None:
-    """Return when it is so; Failed if that takes too long."""
+    """Wait until `what()` is true. Raises Failed if that takes too long."""
     deadline_s = time.monotonic() + timeout_s
     while not what():
         if time.monotonic() > deadline_s:
@@ -61,7 +61,7 @@ def wait_for(what: Callable[[], bool], why: str, timeout_s: float) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, its columns in line."""
+    """A table in Markdown with aligned columns."""
     cells = [[cell.replace("\n", " ").replace("|", "/") for cell in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     lines = [

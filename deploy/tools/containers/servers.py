@@ -39,14 +39,14 @@ PROMETHEUS: Final = "docker.io/prom/prometheus:v3.5.0"
 
 @dataclass(frozen=True)
 class Recipe:
-    """An image: what fills its root, and what it starts."""
+    """How to make an image: what fills its root, and what it starts."""
 
     name: str
     fill: Callable[[Path], None]
     settings: tuple[str, ...]
-    """As Dockerfile instructions."""
+    """Its settings, as Dockerfile instructions."""
     programs: tuple[Path, ...] = ()
-    """Files of this machine whose change makes it another image."""
+    """Files of this machine. If one changes, the image is made again."""
 
     @property
     def label(self) -> str:
@@ -55,7 +55,7 @@ class Recipe:
 
 
 def ensure(engine: Engine, recipe: Recipe, say: Callable[[str], None]) -> bool:
-    """Make it unless it is there as these files would make it; whether it was made."""
+    """Make an image, unless it was made of the same files. Returns whether it was made."""
     had = made_here(engine, recipe.name)
     if had in (FROM_A_REGISTRY, recipe.label):
         return False
@@ -80,7 +80,7 @@ def make(engine: Engine, recipe: Recipe) -> None:
 
 
 def fill_redis(folder: Path) -> None:
-    """The server and its command line."""
+    """Copy Redis' server and command line client."""
     server = _found(find_redis_server(), "redis-server")
     programs = [server, _found(shutil.which("redis-cli"), "redis-cli")]
     _with_libraries(folder, programs)
@@ -88,13 +88,13 @@ def fill_redis(folder: Path) -> None:
 
 
 def fill_prometheus(folder: Path) -> None:
-    """The server alone; it is linked to little."""
+    """Copy Prometheus' server, which needs few libraries."""
     _with_libraries(folder, [_found(find_prometheus(), "prometheus")])
     _writable(folder / "prometheus")
 
 
 def fill_kafka(folder: Path) -> None:
-    """Java, Kafka's jars, and Python for what starts it."""
+    """Copy Java, Kafka's jars, and Python for the entry program."""
     java = _found(find_java(), "java").resolve()
     home = java.parents[1]
     with tempfile.TemporaryDirectory() as nothing:
@@ -145,7 +145,7 @@ def _with_libraries(folder: Path, programs: Sequence[Path]) -> None:
 
 
 def _writable(folder: Path) -> None:
-    """For whoever it runs as."""
+    """Make a folder writable for every user."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o1777)
 
@@ -157,7 +157,7 @@ def _link(place: Path, target: str) -> None:
 
 
 def _python(folder: Path) -> str:
-    """The interpreter that make_root brought, as seen from within."""
+    """The path in the image of the interpreter that make_root copied."""
     (found,) = [p for p in folder.rglob("bin/python3.*") if not p.is_symlink()]
     return f"/{found.relative_to(folder)}"
 

@@ -29,16 +29,16 @@ CLAIM = "stream-rater:demo"
 
 OUR_KEYS = ("{*}:belief:*", "{*}:position", "stream-rater:*")
 DATABASES = 16
-"""What a Redis has unless it was configured otherwise."""
+"""The number of databases of a Redis by default."""
 
 KEPT = {f"{PREFIX}REPLICATION", f"{PREFIX}LOG_LEVEL"}
-"""What of the user's settings holds in the demo, too."""
+"""The user's settings that also hold in the demo."""
 
 TIMEOUT_S = 30.0
 
 
 class NoCorner(Exception):
-    """There is no place on the user's servers: one line says why."""
+    """The user's servers have no room for the demo; the message is one line that says why."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def corner(at: Addresses) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _topics(kafka: str) -> Iterator[str]:
-    """A topic prefix; on a user's Kafka what came to be under it is deleted."""
+    """A topic prefix. On a user's Kafka, its topics and groups are deleted at the end."""
     if given_address(KAFKA_VARIABLE) is None:
         yield ""
         return
@@ -83,14 +83,14 @@ def _delete_topics(client: admin_api.AdminClient, kafka: str, prefix: str) -> No
         futures = client.delete_topics(names)
         futures |= client.delete_consumer_groups([prefix + ESTIMATORS, prefix + UPDATERS])
         for future in futures.values():
-            future.exception(TIMEOUT_S)  # most likely it had not come to be
+            future.exception(TIMEOUT_S)  # most likely it was never created
     except (KafkaException, TimeoutError) as error:
         print(f"demo: topics {prefix}* may be left on {kafka}: {error}", file=sys.stderr)
 
 
 @contextmanager
 def _database(address: str) -> Iterator[str]:
-    """The URL of a database; on a user's Redis one that was empty, and is again afterwards."""
+    """The URL of a database. On a user's Redis it was empty before, and is empty afterwards."""
     if given_address(REDIS_VARIABLE) is None:
         yield f"redis://{address}/0"
         return
@@ -102,11 +102,11 @@ def _database(address: str) -> Iterator[str]:
 
 
 def _clean(client: "redis.Redis", url: str, had_library: bool) -> None:
-    """Delete what the demo made; says so when it cannot, and hides no other error."""
+    """Delete what the demo made. If that fails, print so, without hiding an earlier error."""
     try:
         _delete_keys(client)
         if not had_library:
-            with suppress(redis.ResponseError):  # nothing got so far as to load it
+            with suppress(redis.ResponseError):  # no process has loaded it
                 client.function_delete(LIBRARY)
     except redis.RedisError as error:
         print(f"demo: keys of the demo may be left at {hidden(url)}: {error}", file=sys.stderr)
@@ -115,8 +115,8 @@ def _clean(client: "redis.Redis", url: str, had_library: bool) -> None:
 
 
 def _claimed(address: str) -> "tuple[str, redis.Redis, bool]":
-    """An empty database, from the last to the first: its URL, a client of it, and whether the
-    server has our functions already; NoCorner if none is empty."""
+    """Claim the last empty database. Returns its URL, a client of it, and whether the server had
+    our functions before. Raises NoCorner if none is empty."""
     for number in reversed(range(DATABASES)):
         url = with_database(address, number)
         try:
@@ -127,7 +127,7 @@ def _claimed(address: str) -> "tuple[str, redis.Redis, bool]":
                 client.delete(CLAIM)  # somebody else began to use it just now
             client.close()
         except redis.ResponseError:
-            continue  # it has fewer databases
+            continue  # the server has fewer databases
         except (redis.RedisError, ValueError) as error:
             raise NoCorner(f"Redis at {hidden(address)}: {error} {_cure(REDIS_VARIABLE)}") from None
     raise NoCorner(
@@ -137,13 +137,13 @@ def _claimed(address: str) -> "tuple[str, redis.Redis, bool]":
 
 
 def _cure(variable: str) -> str:
-    """Where the address of a server that does not answer comes from, and how the demo does without
-    it."""
+    """A text for a server that does not answer: which variable names it, and that the demo starts
+    a server of its own without it."""
     return f"(the address is that of {variable}; without it, the demo starts its own: {FORGET})"
 
 
 def with_database(address: str, number: int) -> str:
-    """The same server's URL with another database number."""
+    """The URL of a server with another database number."""
     parts = urlsplit(address if "://" in address else f"redis://{address}")
     if parts.scheme not in {"redis", "rediss"}:
         raise NoCorner(f"the demo needs a redis:// address, not {parts.scheme}://")

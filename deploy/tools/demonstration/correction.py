@@ -10,12 +10,12 @@ from examples.matchmaking import Rating, Ratings
 from stream_rater.operations.dry_run import Move
 
 CHEATER = "leo-1"
-"""Who plays far above the hidden skill on RANKED."""
+"""The player who plays far above the hidden skill on RANKED."""
 
 COMMAND = ("correct", "remove", RANKED, CHEATER, "--reason", "aimbot")
 SHOWN_MOVES = 6
 QUIET_S = 0.5
-"""When nothing has come for so long, after the workers have finished, all is here."""
+"""All events are here if none has arrived for so long after the workers have finished."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Case:
                 self.wins += each["rank"] == 1
 
     def open(self) -> None:
-        """Remember how things stand."""
+        """Remember the ratings before the removal."""
         self.before = dict(self.ratings.ladders.get(RANKED, {}))
 
     def close(self) -> list[Move]:
@@ -64,7 +64,7 @@ class Case:
 
 
 def gained(moves: Sequence[Move]) -> int:
-    """How many got points back."""
+    """The number of players who got points back."""
     return sum((each.difference or 0.0) > 0.0 for each in moves)
 
 

@@ -13,19 +13,19 @@ Event = Mapping[str, Any]
 class Phase:
     """The rating changes of one stretch of rounds.
 
-    `completed_at` is the reporter's clock when a round was handed to Kafka's client, the arrival
-    is ours: one machine, one clock.
+    `completed_at` is the time at which the backend gave a round to Kafka's client. Arrivals are
+    measured here, by the clock of the same machine.
     """
 
     warm_up_s: float = 0.0
-    """Latencies count from so long after the first report: until then, processes still connect."""
+    """Latencies count from so many seconds after the first report, when all are connected."""
     latencies_ms: list[float] = field(default_factory=list)
-    """From the report of a round to each of its rating changes at the follower, once warm."""
+    """The times from a round's report until each of its rating changes arrived, after warm-up."""
     seen: set[str] = field(default_factory=set)
-    """Event ids."""
+    """The ids of the events that have arrived."""
     rounds: set[str] = field(default_factory=set)
     changes: int = 0
-    """Rating changes received, those received twice counted twice."""
+    """The number of rating changes received. One that came twice counts twice."""
     arrivals_s: list[tuple[float, int]] = field(default_factory=list)
     """When rating changes arrived, and how many had by then."""
     first_report_s: float = math.inf
@@ -45,12 +45,12 @@ class Phase:
 
     @property
     def twice(self) -> int:
-        """Rating changes received more than once."""
+        """The number of rating changes that were received again."""
         return self.changes - len(self.seen)
 
     @property
     def per_second(self) -> float:
-        """Rating changes a second, between the first to arrive and the last."""
+        """Rating changes per second, from the first arrival to the last."""
         if len(self.arrivals_s) < 2:
             return 0.0
         (first_s, early), (last_s, _) = self.arrivals_s[0], self.arrivals_s[-1]
@@ -62,7 +62,7 @@ class Phase:
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """The nearest-rank percentile; nan of nothing."""
+    """The nearest-rank percentile; nan without values."""
     ordered = sorted(values)
     if not ordered:
         return math.nan

@@ -26,7 +26,7 @@ STREAM_RATER = (sys.executable, "-m", "stream_rater")
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-"""More than the 10 s that the service needs at most after SIGTERM: the machine may be busy."""
+"""The service needs at most 10 s after SIGTERM, but a busy machine may take longer."""
 
 END_TIMEOUT_S = 30.0
 TAIL_LINES = 12
@@ -35,7 +35,7 @@ Environment = Mapping[str, str]
 
 
 class DemoFailed(Exception):
-    """Something did not work: one line, and the end of a log that may say more."""
+    """The demo failed: one line that says why, and the end of a log that may say more."""
 
     def __init__(self, message: str, log: Path | None = None) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def start_serve(folder: Path, environment: Environment) -> Server:
 def _started(
     name: str, command: str, setting: str, folder: Path, environment: Environment
 ) -> Server:
-    """A command that listens on a free port, given by this setting."""
+    """Start a command that listens on a free port, which this setting gives it."""
     port = free_port()
     return Server(
         Launch(
@@ -71,7 +71,7 @@ def _started(
 
 
 def ready(port: int) -> bool:
-    """Whether /readyz says so: not while it is up, but not in its consumer groups yet."""
+    """Whether /readyz answers 200, which it does once the process is in its consumer groups."""
     return http_ok(f"http://{LOOPBACK}:{port}/readyz")
 
 
@@ -86,16 +86,16 @@ class Program:
         with self._output.open("wb") as output, self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=log,
-                start_new_session=True,  # a Ctrl-C is the demo's to answer
+                start_new_session=True,  # a Ctrl-C reaches only the demo, which ends the program
             )  # fmt: skip
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def result(self, timeout_s: float) -> str:
-        """What it printed once it has ended; DemoFailed unless it ended well and in time."""
+        """Wait for its end. Returns its output. Raises DemoFailed if it fails or is late."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -105,7 +105,7 @@ class Program:
         return self._output.read_text(encoding="utf-8").strip()
 
     def end(self) -> None:
-        """Stop it if it still runs."""
+        """Stop the process if it still runs."""
         if self.running:
             self._process.terminate()
             try:
@@ -119,7 +119,7 @@ class Program:
 def program(
     name: str, command: Sequence[str], folder: Path, environment: Environment
 ) -> Iterator[Program]:
-    """A program for the length of a block."""
+    """A program that runs until the end of the block."""
     started = None
     try:
         with undisturbed():
@@ -133,6 +133,6 @@ def program(
 def output_of(
     name: str, command: Sequence[str], folder: Path, environment: Environment, timeout_s: float
 ) -> str:
-    """What a program prints."""
+    """Run a program to its end. Returns what it prints."""
     with program(name, command, folder, environment) as started:
         return started.result(timeout_s)

@@ -1,4 +1,4 @@
-"""The leaderboard: a table that moves on a terminal, a line now and then elsewhere."""
+"""The leaderboard: a live table on a terminal; elsewhere, a line every few seconds."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from examples.matchmaking import Ratings
 
 PLACES = 8
 FRAME_S, LINE_EVERY_S = 0.2, 3.0
-"""Least time between two pictures on a terminal, and between two lines elsewhere."""
+"""The least seconds between two pictures on a terminal, and between two lines elsewhere."""
 
 
 class Screen:
@@ -33,7 +33,7 @@ class Screen:
 
     @contextmanager
     def on(self) -> Iterator[Self]:
-        """The screen for the length of a block; elsewhere than on a terminal, tables at the end."""
+        """Use the screen in the block. Without a terminal, tables are printed at the end."""
         if self._live is not None:
             with self._live:
                 yield self
@@ -42,7 +42,7 @@ class Screen:
             self._console.print(self._leaderboards())
 
     def show(self, phase: Phase, title: str, *, last: bool = False) -> None:
-        """Draw if it is time to."""
+        """Draw, unless the last picture is too recent."""
         now_s = time.monotonic()
         wait_s = LINE_EVERY_S if self._live is None else FRAME_S
         if not last and now_s - self._shown_s < wait_s:

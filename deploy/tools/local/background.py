@@ -1,8 +1,8 @@
-"""`make up` and `make down`: servers that go on after the command, found again by a state file.
+"""`make up` and `make down`: servers that outlive the command. A state file says where they are.
 
-`.servers/state.json` keeps each server's address and process (its id and when it began, so that
-a number used again is never taken for it). The data stay in `.servers/data/` from one `up` to the
-next, and so do the ports when nobody has taken them.
+`.servers/state.json` has each server's address and process (its id and when it began, so that
+another process with the same id is never taken for it). The data stay in `.servers/data/` from
+one `up` to the next, and so do the ports when nobody has taken them.
 """
 
 import fcntl
@@ -32,13 +32,13 @@ STATE: Final = SERVERS / "state.json"
 DATA: Final = SERVERS / "data"
 KEPT: Final = "the data stay for the next `make up`; `make clean-data` deletes them"
 VARIABLES: Final = {"kafka": KAFKA_VARIABLE, "redis": REDIS_VARIABLE}
-"""Where these name another server than ours, it is taken, and none is started."""
+"""If such a variable names another server, that one is used, and none is started."""
 OPTIONAL: Final = {"prometheus": PROMETHEUS_VARIABLE}
-"""Started where they are asked for, wherever their variables point."""
+"""Servers that are started only if asked for, whatever their variables name."""
 LISTPACKS: Final = {name: value for name, value in ADVISED.items() if "listpack" in name}
-"""Small hashes stay small, as the service advises; what is stored, and when, is as by default."""
+"""The advised settings for small hashes. How data are stored on disk is Redis' default."""
 FORMS: Final = {"redis": "redis://{}", "prometheus": "http://{}"}
-"""What is exported, as `redis-cli -u` and `promtool query` take it; others as host:port."""
+"""The form of exported addresses, as `redis-cli -u` and `promtool query` accept them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether the same process still runs."""
         return start_ticks(self.pid) == self.started
 
     @property
@@ -61,7 +61,7 @@ class Running:
 
 
 def up(also: Sequence[str] = ()) -> int:
-    """Have both servers run, and `also` of OPTIONAL; print a line for each to put into a shell."""
+    """Start the servers that do not run, and those in `also`. Print a line of shell for each."""
     with state_lock():
         state = load_state()
         addresses = {name: _ensure_running(name, state) for name in (*VARIABLES, *also)}
@@ -72,7 +72,7 @@ def up(also: Sequence[str] = ()) -> int:
 
 
 def down(*, delete_data: bool = False) -> int:
-    """Stop what `up` started, by process id, and say how a shell forgets the addresses.
+    """Stop what `up` started, by process id, and print how a shell forgets the addresses.
 
     The data stay, unless `delete_data`.
     """
@@ -90,7 +90,7 @@ def down(*, delete_data: bool = False) -> int:
 
 
 def status() -> int:
-    """Print a line for each server; 1 when one does not run."""
+    """Print a line for each server. Returns 1 if one does not run."""
     state = load_state()
     all_run = True
     for name in (*VARIABLES, *(each for each in OPTIONAL if each in state)):
@@ -106,7 +106,7 @@ def status() -> int:
 
 
 def _ensure_running(name: str, state: dict[str, Running]) -> str:
-    """The server's address; started first when neither the environment nor `state` has one."""
+    """The server's address. Starts it if neither the environment nor `state` has a running one."""
     known = state.get(name)
     if given := _given(name, known):
         _say(f"{name} at {given}, as {VARIABLES[name]} says")
@@ -128,9 +128,9 @@ def _ensure_running(name: str, state: dict[str, Running]) -> str:
 
 
 def _given(name: str, known: Running | None) -> str | None:
-    """The server of somebody else that the environment names.
+    """The address of another server that the environment names, or None.
 
-    A variable that holds our own server's address was exported from what `up` printed before.
+    A variable with our own server's address comes from what `up` printed before.
     """
     given = given_address(VARIABLES[name]) if name in VARIABLES else None
     return None if known is not None and given == known.address else given
@@ -146,7 +146,7 @@ def _start(name: str, port: int | None) -> Server:
 
 
 def load_state() -> dict[str, Running]:
-    """What the state file says; nothing when there is none."""
+    """The servers in the state file; none if there is no file."""
     try:
         raw = json.loads(STATE.read_text(encoding="utf-8"))
         return {name: Running(**fields) for name, fields in raw.items()}
@@ -159,7 +159,7 @@ def load_state() -> dict[str, Running]:
 
 
 def save_state(state: dict[str, Running]) -> None:
-    """Write the state file, whole or not at all."""
+    """Write the state file atomically."""
     STATE.parent.mkdir(parents=True, exist_ok=True)
     fresh = STATE.with_suffix(".new")
     text = json.dumps({name: asdict(server) for name, server in state.items()}, indent=2)
@@ -169,7 +169,7 @@ def save_state(state: dict[str, Running]) -> None:
 
 @contextmanager
 def state_lock() -> Iterator[None]:
-    """One `up` or `down` at a time."""
+    """Let only one `up` or `down` run at a time."""
     SERVERS.mkdir(exist_ok=True)
     with (SERVERS / "state.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

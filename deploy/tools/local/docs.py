@@ -30,7 +30,7 @@ SHOW: Final = "the site is in build/docs; show it: make docs ARGS=serve"
 
 
 def main(arguments: list[str]) -> int:
-    """Install what is missing, then run MkDocs; its exit code."""
+    """Install what is missing, then run MkDocs. Returns its exit code."""
     command = arguments[0] if arguments else "build"
     if command not in COMMANDS or len(arguments) > 1:
         steps.say(f"docs: {' or '.join(COMMANDS)}, not {' '.join(arguments)}")
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def ensure() -> None:
-    """The packages, and Mermaid where npm can bring it."""
+    """Install MkDocs' packages, and Mermaid if npm is there."""
     ensure_packages(python_env.needed_packages(), steps.say)
     python_env.ensure_venv(steps.say)
     python_env.ensure_docs(steps.say)
@@ -71,7 +71,7 @@ def ensure_mermaid(say: Callable[[str], None]) -> None:
 
 
 def script_in(archive: Path) -> bytes:
-    """The script in npm's archive."""
+    """The script in an archive of npm."""
     with tarfile.open(archive) as files:
         member = files.extractfile(MEMBER)
         assert member is not None
@@ -79,7 +79,7 @@ def script_in(archive: Path) -> bytes:
 
 
 def keep(script: bytes, path: Path) -> None:
-    """Write it down whole, if it is what was pinned."""
+    """Write the script atomically, if its hash is the pinned one."""
     found = hashlib.sha256(script).hexdigest()
     if found != MERMAID_SHA256:
         raise LocalServerError(f"mermaid {MERMAID_VERSION} has another SHA-256: {found}")

@@ -26,7 +26,7 @@ _BUILD_TIMEOUT_S: Final = 1800.0
 
 @dataclass(frozen=True)
 class GoTool:
-    """A command that a Go module has."""
+    """A command of a Go module."""
 
     name: str
     module: str
@@ -41,17 +41,17 @@ class GoTool:
 
     @property
     def origin(self) -> bytes:
-        """How Go notes the sources in what it builds of them."""
+        """The line by which Go records the sources in a program that it builds."""
         return f"\nmod\t{self.module}\t{self.version}\t{self.hash}\n".encode()
 
     @property
     def program(self) -> str:
-        """What `go install` calls it."""
+        """The program's file name after `go install`."""
         return self.command.rpartition("/")[2]
 
     @property
     def path(self) -> Path:
-        """Where it is once it is built: a folder for each version."""
+        """Where the program is once it is built. Each version has a folder."""
         return SERVERS / f"{self.name}-{self.version}" / self.name
 
 
@@ -80,8 +80,8 @@ TOOLS: Final = (HELM, HELM_DOCS, TOXIPROXY)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build what is missing of the tools named; 1 with one line on standard error when it cannot
-    be."""
+    """Build the named tools that are missing. Returns 1 after one line on standard error if that
+    fails."""
     tools = [tool for tool in TOOLS if tool.name in arguments]
     return steps.run(lambda: ensure_tools(steps.say, tools, needed=True))
 
@@ -89,8 +89,8 @@ def main(arguments: Sequence[str]) -> int:
 def ensure_tools(
     say: Callable[[str], None], tools: Sequence[GoTool] = (), *, needed: bool = False
 ) -> None:
-    """Have these tools, all if none is named, or say why not; LocalServerError on CI, where they
-    are needed, or where a build fails."""
+    """Build these tools (all if none is named) unless they are there. Without Go, says that tests
+    will be skipped. Raises LocalServerError then if `needed` or on CI, and if a build fails."""
     missing = [tool for tool in tools or TOOLS if not tool.path.exists()]
     if not missing:
         return
@@ -109,12 +109,12 @@ def ensure_tools(
 
 
 def find_go() -> Path | None:
-    """A `go` that is new enough: the one on PATH, else where Go's own packages put it."""
+    """A `go` that is new enough: the one on PATH, else that of Go's own packages."""
     return next((go for go in _candidates() if go_version(go) >= GO_MINIMUM), None)
 
 
 def describe_found() -> str:
-    """What is there instead, in words."""
+    """A text on which Go is installed in its place, if any."""
     found = [f"{go}: {'.'.join(map(str, go_version(go)))}" for go in _candidates()]
     return ", ".join(found) or "none was found"
 
@@ -128,7 +128,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def go_version(go: Path) -> tuple[int, ...]:
-    """Major and minor version, (0, 0) when it is unknown."""
+    """Major and minor version of a `go`; (0, 0) if unknown."""
     command = [str(go), "env", "GOVERSION"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=_alone(), check=False)
@@ -139,7 +139,7 @@ def go_version(go: Path) -> tuple[int, ...]:
 
 
 def build(go: Path, tool: GoTool) -> None:
-    """Build one tool under another name, then rename it."""
+    """Build a tool under a temporary name, then rename it."""
     fresh = SERVERS / f"{tool.name}.new"
     command = [str(go), "install", tool.package]
     done = subprocess.run(
@@ -172,7 +172,7 @@ def is_of(binary: Path, origin: bytes) -> bool:
 
 
 def _alone() -> dict[str, str]:
-    """The environment, but for what would make Go fetch another Go, or build for another system."""
+    """Our environment, without variables by which Go would fetch another Go or cross-compile."""
     foreign = ("GOOS", "GOARCH", "GOFLAGS")
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
     return {**kept, "GOTOOLCHAIN": "local"}

@@ -15,11 +15,11 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Wait for the end of the starter, then for nothing else."""
+    """Wait for the end of the starter, then kill the server."""
     line = sys.stdin.buffer.readline()
     if not line:
-        return  # the starter ended before it had a server
-    with suppress(ProcessLookupError):  # the server ended first
+        return  # the starter ended before it had started a server
+    with suppress(ProcessLookupError):  # the server has ended already
         server = os.pidfd_open(int(line))
         sys.stdin.buffer.read()
         signal.pidfd_send_signal(server, signal.SIGKILL)

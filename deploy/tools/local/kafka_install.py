@@ -34,7 +34,7 @@ _JARS: Final = Stamp(KAFKA_HOME / "stamps" / "jars")
 
 
 def needed_packages() -> list[Package]:
-    """What has to be there before ensure_kafka."""
+    """The system's packages that ensure_kafka needs."""
     return [JAVA] if _have_jars() else [JAVA, MAVEN]
 
 
@@ -43,7 +43,7 @@ def _have_jars() -> bool:
 
 
 def ensure_kafka(say: Callable[[str], None]) -> None:
-    """Have Kafka's jars, the formatted template and the class archive."""
+    """Install Kafka's jars, and make the formatted template and the class archive."""
     if not _have_jars():
         say(f"installing Kafka {KAFKA_CHOSEN} with Maven")
         copy_jars()
@@ -61,7 +61,7 @@ def ensure_kafka(say: Callable[[str], None]) -> None:
 
 
 def copy_jars() -> None:
-    """Fill LIBS by Maven, checksums enforced; the settings and mirrors are the user's own."""
+    """Fill LIBS by Maven, with checksums enforced and the user's own settings and mirrors."""
     shutil.rmtree(LIBS, ignore_errors=True)
     done = subprocess.run(
         [
@@ -94,7 +94,7 @@ def make_template(java: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
         configuration = Path(folder, "kafka.properties")
-        # The ports are only looked at, nothing listens on them.
+        # The ports only have to be valid: nothing listens on them.
         text = render_properties(fresh, free_port(), free_port(), {})
         configuration.write_text(text, encoding="utf-8")
         arguments = ("format", "--cluster-id", random_id(), "--config", str(configuration))
@@ -116,7 +116,7 @@ def make_template(java: Path) -> None:
 def make_class_archive(java: Path, say: Callable[[str], None]) -> None:
     """Run a node once and let the JVM archive the classes it loaded.
 
-    Only a matter of speed: a JVM that cannot do it costs a slower start, not the set-up.
+    If a JVM cannot do this, nodes start more slowly, and the set-up still succeeds.
     """
     CLASS_ARCHIVE.unlink(missing_ok=True)
     fresh = CLASS_ARCHIVE.with_suffix(".new")

@@ -4,10 +4,10 @@ Two things make its start quick, both made once by `make setup` (kafka_install.p
 - `formatted/`, an empty log directory formatted by Kafka's own StorageTool: a node starts from a
   copy with ids of its own, which spares a JVM run (0.9 s);
 - `classes.jsa`, the JVM's archive of the classes a node loads (1.6 s to 0.9 s). It is only used
-  by the very JVM and jars it was made with; otherwise the JVM passes it over.
+  by the JVM and jars that it was made with; others ignore it.
 
-What a client notices of its settings is as Kafka's defaults have it, with one exception: a new
-group begins at once. By default it waits 3 s for more members, each time that a worker, `serve` or
+All settings that a client notices are Kafka's defaults, with one exception: a new group begins at
+once. By default it waits 3 s for more members, each time that a worker, `serve` or
 a command is the first of its group, and tests start some two hundred. `DEFAULTS` takes that back.
 """
 
@@ -33,7 +33,7 @@ CLASS_ARCHIVE: Final = KAFKA_HOME / "classes.jsa"
 JVM_FLAGS: Final = (
     "-Xmx512m",
     "-Xms256m",
-    "-XX:TieredStopAtLevel=1",  # a local node starts often and lives shortly
+    "-XX:TieredStopAtLevel=1",  # a local node starts often and runs for a short time
     "-XX:+UseSerialGC",
     "-Djava.awt.headless=true",
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.xml')}",
@@ -46,7 +46,7 @@ PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "BROKER",
         "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        # one node: one copy of everything, few partitions for the internal topics
+        # with one node there is one copy of everything; internal topics have few partitions
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
@@ -54,7 +54,7 @@ PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         "transaction.state.log.num.partitions": "4",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # the one exception, see above
+        # the one exception (see the module's docstring)
         "group.initial.rebalance.delay.ms": "0",
         # small: the cleaner's default buffer is 128 MiB
         "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
@@ -78,8 +78,8 @@ def start_kafka(
 ) -> Server:
     """Start Kafka with its data in `directory` and return once it answers (about a second).
 
-    `properties` are the broker's, over PROPERTIES. Data found in `directory` is kept. With
-    `outlive` it goes on after this process.
+    `properties` override PROPERTIES. Data in `directory` are kept. With `outlive`, the server
+    runs on after this process.
     """
     java = find_java()
     if java is None:
@@ -152,7 +152,7 @@ def ensure_formatted(data: Path) -> None:
     if (data / "meta.properties").exists():
         return
     shutil.copytree(FORMATTED, data, dirs_exist_ok=True)
-    # Written last: its presence says that the copy is whole.
+    # Written last: if it is there, the copy is complete.
     (data / "meta.properties").write_text(
         f"version=1\nnode.id=1\ncluster.id={random_id()}\ndirectory.id={random_id()}\n",
         encoding="utf-8",

@@ -24,7 +24,7 @@ _ANSWER_LIMIT: Final = 1 << 16
 
 
 def ready(host: str, port: int, timeout_s: float) -> bool:
-    """Whether topics, groups and transactions work there now; OSError counts as no."""
+    """Whether topics, groups and transactions work on a broker now. False after an OSError."""
     with socket.create_connection((host, port), timeout=timeout_s) as broker:
         return _api_versions_answered(broker) and all(
             _has_coordinator(broker, kind) for kind in (_GROUP, _TRANSACTION)
@@ -43,7 +43,7 @@ def _has_coordinator(broker: socket.socket, kind: int) -> bool:
 
 
 def _ask(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
-    """Send one request and return the body of its answer, empty when it is none of ours."""
+    """Send a request. Returns the body of its answer, empty if that answers another request."""
     request = struct.pack(">hhi", api_key, version, _CORRELATION_ID) + _string(_CLIENT_ID) + body
     broker.sendall(struct.pack(">i", len(request)) + request)
     length, correlation_id = struct.unpack(">ii", _receive(broker, 8))
@@ -53,7 +53,7 @@ def _ask(broker: socket.socket, api_key: int, version: int, body: bytes) -> byte
 
 
 def _receive(broker: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes; ConnectionError when the broker hangs up before."""
+    """Receive `size` bytes. Raises ConnectionError if the broker closes the connection before."""
     received = b""
     while len(received) < size:
         chunk = broker.recv(size - len(received))
@@ -64,7 +64,7 @@ def _receive(broker: socket.socket, size: int) -> bytes:
 
 
 def _error_code(body: bytes, at: int) -> int | None:
-    """The 16-bit error code at a place of an answer; None when the answer is too short."""
+    """The 16-bit error code at a position of an answer; None if the answer is too short."""
     if len(body) < at + 2:
         return None
     return int.from_bytes(body[at : at + 2], "big", signed=True)

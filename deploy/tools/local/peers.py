@@ -1,4 +1,4 @@
-"""What `make bench` compares with: one more step of the set-up, done once like the others."""
+"""Installs the packages that `make bench` compares with, as a step of the set-up, once."""
 
 import sys
 
@@ -6,7 +6,7 @@ from local import python_env, steps
 
 
 def main() -> int:
-    """Install the peers; 1 with one line on standard error when they cannot be."""
+    """Install the peers. Returns 1 after one line on standard error if that fails."""
     return steps.run(lambda: python_env.ensure_peers(steps.say))
 
 

@@ -2,8 +2,8 @@
 
 What holds:
 - a server is known by its process id, never by its name;
-- it has a session of its own, so a Ctrl-C in the terminal reaches only whoever started it, who
-  can then finish with the server before stopping it;
+- it has a session of its own, so a Ctrl-C in the terminal reaches only the process that started
+  it, which can finish its work before it stops the server;
 - it ends with the process that started it (see guard.py), unless it is meant to outlive it.
 """
 
@@ -34,7 +34,7 @@ PROBE_TIMEOUT_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 60.0
 """Far longer than a server needs to stop, even on a machine with much other work."""
 CPU_STEP_S: Final = 5.0
-"""Time on a processor that counts as progress: more than one gets that only waits."""
+"""CPU time that counts as progress: a process that only waits does not use so much."""
 LOOKS_AT_LEAST: Final = 3
 LOG_TAIL_LINES: Final = 15
 PORT_ATTEMPTS: Final = 3
@@ -44,8 +44,8 @@ _PORT_TRIES: Final = 200
 
 
 def http_ok(url: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
-    """Whether a server answers a GET well, whatever certificate it shows; OSError if it does not
-    answer at all."""
+    """Whether a server answers a GET with success. Its certificate is not checked. Raises OSError
+    if it does not answer at all."""
     anyone = ssl._create_unverified_context() if url.startswith("https") else None
     try:
         with urllib.request.urlopen(url, timeout=timeout_s, context=anyone):
@@ -62,11 +62,11 @@ class Launch:
     command: tuple[str, ...]
     directory: Path
     port: int
-    answers: Callable[[int], bool]  # speaks the protocol on a port; OSError counts as no
+    answers: Callable[[int], bool]  # whether it answers on a port; OSError counts as no
     start_timeout_s: float
-    """How long it may make no progress before it answers: neither log anything nor work."""
+    """The longest time without progress (log or CPU time) before it answers."""
     outlive: bool = False
-    environment: Mapping[str, str] | None = None  # instead of ours
+    environment: Mapping[str, str] | None = None  # replaces our environment
 
     @property
     def log(self) -> Path:
@@ -89,7 +89,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port clients connect to."""
+        """The port that clients connect to."""
         return self._launch.port
 
     @property
@@ -122,13 +122,13 @@ class Server:
         try:
             self._spawn()
             self._wait_for_answer()
-        except BaseException:  # Ctrl-C too: what was half started must not stay
+        except BaseException:  # also after Ctrl-C, a half-started process must not stay
             self.kill()
             raise
         return self
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
-        """SIGTERM, then SIGKILL after the timeout; the exit code when the process is gone."""
+        """Send SIGTERM, and SIGKILL after the timeout. Returns the exit code."""
         code = None
         if self._process is not None:
             self._process.terminate()
@@ -141,14 +141,14 @@ class Server:
         return code
 
     def kill(self) -> None:
-        """SIGKILL, as a crash; returns when the process is gone."""
+        """Send SIGKILL, as a crash, and wait until the process is gone."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
         self._clear()
 
     def restart(self) -> None:
-        """Stop it if it runs, then start it on the same port with the same data."""
+        """Stop the server if it runs, then start it on the same port with the same data."""
         self.stop()
         self.start()
 
@@ -200,10 +200,10 @@ class Server:
         raise failed_start(launch, reason)
 
     def _clear(self) -> None:
-        """Forget the ended process and let its guard go."""
+        """Forget the ended process and end its guard."""
         if self._guard is not None:
             assert self._guard.stdin is not None
-            with suppress(OSError):  # the guard itself was killed: nothing is left to close
+            with suppress(OSError):  # the guard was killed, too
                 self._guard.stdin.close()
             self._guard.wait()
         self._process = self._guard = None
@@ -221,7 +221,7 @@ def cpu_steps(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return -1
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = stat.rpartition(")")[2].split()  # the name before it may have any character
     return int((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") / CPU_STEP_S)
 
 
@@ -229,7 +229,7 @@ def cpu_steps(pid: int) -> int:
 def undisturbed() -> Iterator[None]:
     """Let Ctrl-C, SIGTERM and SIGHUP wait for the end of the block.
 
-    A process that is just being started has no owner yet: who is interrupted there loses it.
+    If a signal came while a process is being started, nobody would know that process.
     """
     waiting: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -254,7 +254,7 @@ def start_guard() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-E", "-S", str(Path(__file__).with_name("guard.py"))],
         stdin=subprocess.PIPE,
-        # Not ours: whoever captures our output would wait for the guard, too.
+        # Not our output: whoever captures that would wait for the guard, too.
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -262,7 +262,7 @@ def start_guard() -> subprocess.Popen[bytes]:
 
 
 def failed_start(launch: Launch, reason: str) -> LocalServerError:
-    """The one clear line, then the end of the log."""
+    """An error of one clear line, followed by the end of the log."""
     tail = log_tail(launch.log)
     where = f"the end of {launch.log}:" if tail else f"its log {launch.log} is empty"
     lines = [f"{launch.name} did not start on port {launch.port}: {reason}; {where}", *tail]
@@ -270,7 +270,7 @@ def failed_start(launch: Launch, reason: str) -> LocalServerError:
 
 
 def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
-    """The last lines of a log; none when it cannot be read."""
+    """The last lines of a log; none if it cannot be read."""
     try:
         return log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
     except OSError:
@@ -278,7 +278,7 @@ def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
 
 
 def start_on(port: int | None, start: Callable[[int], Server]) -> Server:
-    """Start on the given port, or on a free one: another if somebody takes it in between."""
+    """Start on the given port, or on a free one, and on another if it is taken in between."""
     if port is not None:
         return start(port)
     for _ in range(PORT_ATTEMPTS - 1):
@@ -291,10 +291,10 @@ def start_on(port: int | None, start: Callable[[int], Server]) -> Server:
 
 
 def free_port() -> int:
-    """A port of the loopback nobody listens on, found by binding it.
+    """A port of the loopback that nobody listens on, found by binding it.
 
-    Outside the range that the kernel hands out by itself: there, while a server restarts, some
-    outgoing connection (even a client's own attempt to reconnect) may take the server's port.
+    It is outside of the kernel's ephemeral range, where an outgoing connection (even a client's
+    attempt to reconnect) may take the server's port while the server restarts.
     """
     first_ephemeral = _first_ephemeral_port()
     for _ in range(_PORT_TRIES if first_ephemeral > _PORTS_FROM else 0):
@@ -309,7 +309,7 @@ def free_port() -> int:
 def port_is_free(port: int) -> bool:
     """Whether a server could listen on this port of the loopback now."""
     with closing(socket.socket()) as probe:
-        # As servers do; a port whose old connections are still dying counts as free.
+        # As servers do: a port with old connections in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -328,9 +328,9 @@ def _first_ephemeral_port() -> int:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began (clock ticks since boot): with the pid it names one process for good.
+    """When a process began, in clock ticks since boot. With the pid, this identifies a process.
 
-    None when there is no such process, or only the remains of one that nobody has waited for.
+    None if there is no such process, or only a zombie.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -342,7 +342,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def stop_process(pid: int, started: int, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-    """Stop a process that is not our child: SIGTERM, then SIGKILL; False when it was gone.
+    """Stop a process that is not our child: SIGTERM, then SIGKILL. Returns False if it was gone.
 
     The pidfd is opened before the identity is checked, so the signal cannot reach another one.
     """

@@ -11,12 +11,12 @@ from local.tools import ROOT, LocalServerError, find_prometheus
 START_TIMEOUT_S: Final = 30.0
 JOB: Final = "stream-rater"
 API_JOB: Final = "stream-rater-serve"
-"""Of `stream-rater serve`. The alerts know both by their names."""
+"""The job of `stream-rater serve`. Alerts know both jobs by their names."""
 WORKER: Final = f"{LOOPBACK}:9108"
-"""Where `stream-rater run` serves its metrics unless a setting says otherwise."""
+"""The default address of the metrics of `stream-rater run`."""
 
 SHARED: Final = ROOT / "helm" / "stream-rater" / "files"
-"""Rules and dashboard, for every way to run it."""
+"""The folder of the rules and the dashboard."""
 RULES: Final = (SHARED / "recording.yaml", SHARED / "alerts.yaml")
 DASHBOARD: Final = SHARED / "dashboard.json"
 
@@ -32,9 +32,8 @@ def start_prometheus(
 ) -> Server:
     """Start Prometheus with its data in `directory` and return once it is ready.
 
-    It scrapes these workers and processes of the API, and evaluates the rules, as often as `every`
-    says. With `outlive` it
-    goes on after this process.
+    It scrapes these workers and processes of the API, and evaluates the rules, at the interval
+    `every`. With `outlive` it runs on after this process.
     """
     prometheus = find_prometheus()
     if prometheus is None:
@@ -83,5 +82,5 @@ def render(workers: Sequence[str], apis: Sequence[str], every: str) -> str:
 
 
 def answers(port: int) -> bool:
-    """Whether it is ready to be asked."""
+    """Whether it is ready for queries."""
     return http_ok(f"http://{LOOPBACK}:{port}/-/ready")

@@ -19,7 +19,7 @@ VENV_DIRECTORY: Final = ROOT / ".venv"
 VENV_PYTHON: Final = VENV_DIRECTORY / "bin" / "python"
 LOCK: Final = ROOT / "requirements.lock"
 SERVICE_LOCK: Final = ROOT / "deploy" / "service.lock"
-"""The part of LOCK that the service, the demo and an installation in place need."""
+"""The lock of what the service, the demo and an installation in place need: a part of LOCK."""
 PEERS: Final = VENV_DIRECTORY / "peers"
 PEERS_LOCK: Final = ROOT / "tests" / "benchmarks" / "peers.lock"
 DOCS: Final = VENV_DIRECTORY / "docs"
@@ -31,11 +31,11 @@ PACKAGE: Final = ROOT / "stream_rater"
 _STAMPS: Final = VENV_DIRECTORY / "stamps"
 _VENV_STAMP: Final = Stamp(_STAMPS / "venv")
 _PACKAGES: Final = Stamp(_STAMPS / "packages")
-"""Says which of the two locks was installed last."""
+"""The stamp of the lock that was installed last."""
 
 
 def needed_packages() -> list[Package]:
-    """What has to be there before ensure_venv."""
+    """The system's packages that ensure_venv needs."""
     return [] if _have_venv() else [VENV]
 
 
@@ -63,7 +63,7 @@ def _have_venv() -> bool:
 
 
 def _venv_identity() -> str:
-    """A venv is good for one minor version of one Python, and for one place."""
+    """What a venv depends on: one minor version of one Python, and its place."""
     return digest(f"{sys.version_info[:2]}", sys.base_prefix, str(ROOT))
 
 
@@ -74,7 +74,7 @@ def ensure_service_packages(say: Callable[[str], None]) -> None:
 
 
 def ensure_python_packages(say: Callable[[str], None]) -> None:
-    """Install all of the lock's packages, beside those that are there."""
+    """Install all packages of the lock; others stay."""
     _ensure_packages(LOCK, say)
 
 
@@ -84,7 +84,7 @@ def _ensure_packages(lock: Path, say: Callable[[str], None]) -> None:
     if _PACKAGES.is_current(wanted):
         return
     say(f"installing the Python packages of {lock.name}")
-    # From here until the end, what is installed is neither this nor what was there before.
+    # Until the end, the installed packages are neither those of this lock nor those from before.
     _PACKAGES.path.unlink(missing_ok=True)
     _uv("--require-hashes", *uv.WHEELS, "--requirement", str(lock))
     _PACKAGES.write(wanted)
@@ -195,7 +195,7 @@ def _uv(*arguments: str) -> None:
 
 
 def _run(command: list[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a step; what it prints goes to standard error."""
+    """Run a command; its output goes to standard error."""
     code = subprocess.run(
         command, cwd=Path(ROOT), env=environment, stdout=sys.stderr, check=False
     ).returncode

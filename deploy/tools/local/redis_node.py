@@ -21,7 +21,7 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "protected-mode": "yes",
     }
 )
-"""Where it listens. All else is as Redis' defaults have it."""
+"""Where it listens. All other settings are Redis' defaults."""
 
 ADVISED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ ADVISED: Final[Mapping[str, str]] = MappingProxyType(
         "save": '""',
     }
 )
-"""What `deploy/compose.yaml` sets, too."""
+"""The advised settings, which `deploy/compose.yaml` has, too."""
 
 
 def start_redis(
@@ -49,10 +49,10 @@ def start_redis(
 ) -> Server:
     """Start Redis with its data in `directory` and return once it answers.
 
-    `settings` are redis.conf's, over SETTINGS; a key twice in redis.conf (`save`) is one value
-    here. With `outlive` it goes on after this process. With `tls`, which must trust it, its port is
-    one that `settings` give for TLS. `store`: which one, in the place of the one that the
-    environment names.
+    `settings` are those of redis.conf, and override SETTINGS; a key that redis.conf may repeat
+    (`save`) has one value here. With `outlive` it runs on after this process. `tls`: a context that
+    trusts its certificate; then `settings` must make the port one for TLS. `store`: the store to
+    start, in place of the one that the environment names.
     """
     which = store or chosen()
     redis_server = which.find()

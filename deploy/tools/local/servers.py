@@ -3,7 +3,7 @@
     with servers() as at:                  # both, until the block ends, however it ends
         run(at.kafka, at.redis)
 
-    with start_redis(folder) as redis:     # one, to stop, kill and restart at will
+    with start_redis(folder) as redis:     # one server, which can be stopped, killed and restarted
         redis.kill()
         redis.restart()
 
@@ -38,7 +38,7 @@ AGAIN_S = 0.05
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the two servers are."""
+    """The addresses of the two servers."""
 
     kafka: str
     redis: str
@@ -55,11 +55,11 @@ def servers(
     kafka_properties: Mapping[str, str] = NO_PROPERTIES,
     redis_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[Addresses]:
-    """Both servers: those the environment names, else new ones in a temporary folder. `kafka`: the
-    address of a Kafka that runs already.
+    """Both servers: those that the environment names, else new ones in a temporary folder. `kafka`:
+    the address of a Kafka that runs already.
 
-    What was started is stopped and its data removed at the end of the block: after an exception,
-    Ctrl-C, SIGTERM or SIGHUP too. After a SIGKILL the servers end, their folder stays.
+    Started servers are stopped and their data removed at the end of the block, also after an
+    exception, Ctrl-C, SIGTERM or SIGHUP. After a SIGKILL the servers end, and their folder stays.
     """
     with ExitStack() as stack:
         stack.enter_context(signals_as_exit())
@@ -82,7 +82,7 @@ def signals_as_exit() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block as an exception does, so that it can clean up. Ctrl-C
     ends it by KeyboardInterrupt, as usual. No signal is lost in a destructor.
 
-    Only in the main thread and only where nobody else handles the signal.
+    This holds only in the main thread, and only if no other handler is set.
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -119,7 +119,7 @@ def in_destructor(frame: FrameType | None) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; 0 done, 1 failed or (status) something does not run."""
+    """Run the command. Returns 0, or 1 if it failed or (status) a server does not run."""
     parser = argparse.ArgumentParser(prog="local.servers", description="Kafka and Redis by hand.")
     parser.add_argument("command", choices=("up", "down", "clean-data", "status"))
     parser.add_argument("also", nargs="*", metavar="SERVER", help="with `up`: prometheus")

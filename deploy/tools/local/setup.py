@@ -12,7 +12,7 @@ a fraction of a second. Messages go to standard error: standard output belongs t
 
 import sys
 
-# Before the imports: they would fail on an older Python in a way that explains nothing.
+# Before the imports, which would fail on an older Python with an unhelpful error.
 if sys.version_info < (3, 11):  # noqa: UP036
     found = ".".join(str(part) for part in sys.version_info[:2])
     sys.exit(f"setup: needs Python 3.11 or newer, not {found}; use: make PYTHON=python3.11 ...")
@@ -25,11 +25,11 @@ from local.system import CHROMIUM, PROMETHEUS, REDIS, Package, ensure_packages
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 
 Step = Callable[[Callable[[str], None]], None]
-"""A part of the set-up, which is given the function that says what it does."""
+"""A step of the set-up. Its argument is the function by which it reports."""
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """The command line; 0 when all is done, 2 on an unknown argument."""
+    """Run the command. Returns 0 if all is done, 2 for an unknown argument."""
     match list(arguments):
         case []:
             return steps.run(ensure_servers)
@@ -56,7 +56,7 @@ def ensure_python_only(packages: Step) -> None:
 
 
 def ensure_service() -> None:
-    """What runs the service and the demo: Redis, Kafka, and only the Python packages of those."""
+    """Install what the service and the demo need: Redis, Kafka, and only their Python packages."""
     ensure_system_packages()
     steps.side_by_side(ensure_kafka, lambda: ensure_python(python_env.ensure_service_packages))
 
@@ -74,20 +74,20 @@ def ensure_kafka_only() -> None:
 
 
 def ensure_stores() -> None:
-    """What ensure_servers installs, and the other stores."""
+    """Install what ensure_servers installs, and the other stores."""
     ensure_servers()
     python_env.ensure_stores(say)
 
 
 def ensure_everything() -> None:
-    """All of it, Chromium, other stores, and the tools that Go builds, which take longest."""
+    """Install everything: also Chromium, other stores, and the tools that Go builds."""
     ensure_system_packages(PROMETHEUS, CHROMIUM)
     steps.side_by_side(ensure_kafka, ensure_python, lambda: go_tools.ensure_tools(say))
     python_env.ensure_stores(say)
 
 
 def ensure_system_packages(*more: Package) -> None:
-    """All of the system's packages at once, so that one line can name those that are missing."""
+    """Install all system packages at once, so that one line can name those that are missing."""
     own_redis = given_address(REDIS_VARIABLE) is None
     packages = [REDIS] if own_redis else []
     packages += kafka_install.needed_packages() if own_kafka() else []
@@ -95,7 +95,7 @@ def ensure_system_packages(*more: Package) -> None:
 
 
 def own_kafka() -> bool:
-    """Whether Kafka is ours to run."""
+    """Whether the environment names no other Kafka, so that we run one."""
     return given_address(KAFKA_VARIABLE) is None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def digest(*parts: str | Path) -> str:
-    """One hash of texts and of files' contents; a file that is absent counts as such."""
+    """A hash of texts and of files' contents. That a file is missing changes the hash, too."""
     whole = hashlib.sha256()
     for part in parts:
         if isinstance(part, str):
@@ -19,18 +19,18 @@ def digest(*parts: str | Path) -> str:
 
 @dataclass(frozen=True)
 class Stamp:
-    """The digest a step was last finished with."""
+    """A file with the digest of what a step was last finished with."""
 
     path: Path
 
     def is_current(self, wanted: str) -> bool:
-        """Whether the step is done and nothing it was done from has changed."""
+        """Whether the step is done, and nothing that it depends on has changed since."""
         try:
             return self.path.read_text(encoding="ascii").strip() == wanted
         except (OSError, UnicodeDecodeError):
             return False
 
     def write(self, done: str) -> None:
-        """Say that the step is done."""
+        """Record that the step is done."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(done + "\n", encoding="ascii")

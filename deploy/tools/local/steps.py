@@ -1,4 +1,4 @@
-"""Steps of a set-up: one set-up of a tree at a time, its independent parts side by side."""
+"""Runs steps of a set-up: one set-up of a tree at a time, with independent parts in parallel."""
 
 import fcntl
 import subprocess
@@ -11,7 +11,7 @@ from local.tools import SERVERS, LocalServerError
 
 
 def run(ensure: Callable[[], None]) -> int:
-    """Do what is not done; 0 when all is, 1 with one line on standard error when it cannot be."""
+    """Do what is not done. Returns 0, or 1 after one line on standard error if that fails."""
     try:
         with one_at_a_time():
             ensure()
@@ -28,7 +28,7 @@ def run(ensure: Callable[[], None]) -> int:
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Print a line on standard error."""
     print(f"setup: {text}", file=sys.stderr, flush=True)
 
 

@@ -20,7 +20,7 @@ STORE_VARIABLE: Final = "STREAM_RATER_TEST_STORE"
 """The store that start_redis starts, by name; without it, Debian's Redis."""
 
 NO_FUNCTIONS: Final = "default on nopass ~* &* +@all -function -fcall -fcall_ro"
-"""The rights of everybody on a store whose owner denies Redis Functions."""
+"""The rights of the default user on a store without Redis Functions."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,23 @@ class Store:
     title: str
     """Its name and release, for a person."""
     program: str = ""
-    """Its server below STORES; empty: the `redis-server` on PATH."""
+    """The path of its server below STORES; empty: the `redis-server` on PATH."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What its configuration has besides."""
+    """Further settings of its configuration."""
     functions: bool = True
     """Whether it runs Redis Functions."""
     listpacks: bool = True
     """Whether its settings call small hashes listpacks; before Redis 7 they were ziplists."""
     clusters: bool = True
-    """Whether tests make a cluster of it."""
+    """Whether tests run a cluster of this store."""
 
     def find(self) -> Path | None:
-        """Its server; None if it is not installed."""
+        """The path of its server; None if it is not installed."""
         if not self.program:
             return find_redis_server()
         found = next(iter(sorted(STORES.glob(self.program))), None)
         if found is not None and not os.access(found, os.X_OK):
-            found.chmod(0o755)  # a package need not say that it is a program
+            found.chmod(0o755)  # a package may install it without the right to execute
         return found
 
     def renamed(self, settings: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""What has to come from the system's packages: looked for, then installed with apt-get.
+"""Looks for what the system's packages must bring, and installs what is missing by apt-get.
 
-Only what is missing is installed. A package that brings a service must not start it: a Redis of
-the system's on port 6379 would be a surprise, and one that ran before is none of our business.
+A package that brings a service must not start it: nobody expects the system's Redis on port 6379.
+A service that ran before is left alone.
 """
 
 import importlib
@@ -32,7 +32,7 @@ _POLICY_TEXT: Final = "#!/bin/sh\n# stream-rater setup: start no service\nexit 1
 
 @dataclass(frozen=True)
 class Package:
-    """A package of Debian's and what it is wanted for."""
+    """A package of Debian, and what it is needed for."""
 
     name: str
     gives: str
@@ -77,7 +77,7 @@ VENV: Final = Package(
 
 
 def ensure_packages(wanted: Sequence[Package], say: Callable[[str], None]) -> None:
-    """Install those of the wanted packages whose purpose nothing on this machine serves."""
+    """Install those of the wanted packages whose purpose nothing on this machine fulfils."""
     missing = [package for package in wanted if not package.present()]
     if not missing:
         return
@@ -94,7 +94,7 @@ def ensure_packages(wanted: Sequence[Package], say: Callable[[str], None]) -> No
 
 
 def describe(missing: Sequence[Package], reason: str) -> str:
-    """The one line: what is missing, why it is not installed here, and what installs it."""
+    """One line: what is missing, why it is not installed here, and what installs it."""
     gives = ", ".join(package.gives for package in missing)
     names = " ".join(package.name for package in missing)
     return f"missing: {gives} ({reason}); install with: {_install_command(names)}"
@@ -106,14 +106,14 @@ def _install_command(names: str) -> str:
 
 
 def _apt_install(names: Sequence[str]) -> str | None:
-    """Why apt-get failed, None when it did not."""
-    # A failed update may not matter: the lists from before may do, and if not, install says so.
+    """Install packages. Returns why apt-get failed, or None."""
+    # A failed update may not matter: older lists may be enough, and if not, install says so.
     _apt("update")
     return _apt("install", "--yes", "--no-install-recommends", *names)
 
 
 def _apt(*arguments: str) -> str | None:
-    """Why this apt-get command failed, None when it did not."""
+    """Run a command of apt-get. Returns why it failed, or None."""
     done = subprocess.run(
         ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments],
         stdin=subprocess.DEVNULL,
@@ -135,7 +135,7 @@ def _apt(*arguments: str) -> str | None:
 def services_not_started(packages: Sequence[Package]) -> Iterator[None]:
     """Keep Debian from starting the packages' services, now and at the next boot."""
     services = [package.service for package in packages if package.service is not None]
-    # A policy that is there already is the administrator's word, and stays.
+    # An existing policy is the administrator's, and stays.
     ours = bool(services) and not POLICY.exists()
     if ours:
         POLICY.write_text(_POLICY_TEXT, encoding="ascii")

@@ -1,4 +1,4 @@
-"""Where the tools of the local servers are. Finds, never installs."""
+"""Finds the tools of the local servers. Installs nothing."""
 
 import os
 import re
@@ -24,23 +24,23 @@ REDIS_VARIABLE: Final = "STREAM_RATER_REDIS"
 PROMETHEUS_VARIABLE: Final = "PROMETHEUS"
 
 FORGET: Final = f"unset {KAFKA_VARIABLE} {REDIS_VARIABLE}"
-"""What a shell has to run after `make down`, if it took the addresses that `make up` printed."""
+"""The command for a shell after `make down`, if it exported the addresses of `make up`."""
 
 PLAIN_URL: Final = re.compile(r"redis://([^/@?,]+:\d+)(?:/0?)?")
 """A Redis on its own, without a password or any database but the first."""
 
 
 class LocalServerError(Exception):
-    """What went wrong with a local server, or its set-up, in words for the person at the terminal.
+    """A local server or its set-up failed. The message is for the person at the terminal.
 
-    The first line says it all; further lines, if any, are the end of the server's log.
+    Its first line is complete by itself. Further lines, if any, are the end of the server's log.
     """
 
 
 def given_address(variable: str) -> str | None:
-    """Address of a server that already runs, from the environment; None when it is ours to run.
+    """The address of a running server in an environment variable; None if it is not set.
 
-    A URL that says no more than host and port, as `make up` exports for Redis, is given as those.
+    A URL of only host and port, as `make up` exports for Redis, is returned as host:port.
     """
     text = os.environ.get(variable, "").strip()
     plain = PLAIN_URL.fullmatch(text)
@@ -61,9 +61,9 @@ def _java_candidates() -> Iterator[Path]:
 
 
 def java_major(java: Path) -> int:
-    """Major version of a `java`, 0 when it is unknown.
+    """Major version of a `java`; 0 if unknown.
 
-    Read from the `release` file beside it: starting a JVM to ask would cost setup its quickness.
+    It is read from the `release` file beside it, because starting a JVM takes long.
     """
     release = java.resolve().parent.parent / "release"
     try:
@@ -89,12 +89,12 @@ def redis_major(redis_server: Path) -> int:
 
 
 def find_prometheus() -> Path | None:
-    """A `prometheus` on PATH; any of version 2 or newer serves."""
+    """A `prometheus` on PATH. Its version is not checked: any since 2 is enough."""
     return _on_path("prometheus")
 
 
 def find_promtool() -> Path | None:
-    """Its `promtool`, which checks rules."""
+    """The `promtool` of Prometheus, which checks rules."""
     return _on_path("promtool")
 
 
@@ -104,7 +104,7 @@ def _on_path(name: str) -> Path | None:
 
 
 def _output_of(*command: str) -> str:
-    """What a short command prints, both streams; empty when it cannot run."""
+    """What a short command prints on both streams; empty if it cannot run."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=30, check=False

@@ -13,10 +13,10 @@ from typing import Final
 from local.tools import LocalServerError
 
 WHEELS: Final = ("--only-binary", ":all:")
-"""A source package would run a build with tools whose hashes nobody has checked."""
+"""Only wheels: a source package would run a build by tools whose hashes are not checked."""
 
 _SECTIONS: Final = ("global", "install", ":env:")
-"""Of pip's settings; a later one wins."""
+"""Sections of pip's settings, in rising precedence."""
 _VARIABLES: Final = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -28,7 +28,7 @@ _VARIABLES: Final = {
     "timeout": "UV_HTTP_TIMEOUT",
     "default-timeout": "UV_HTTP_TIMEOUT",
 }
-"""What uv calls those of pip's settings that say where packages come from."""
+"""uv's names of those settings of pip that say where packages come from."""
 
 
 def requirement_of(name: str, lock: Path) -> str:
@@ -56,7 +56,7 @@ def settings_of(listed: str, given: Mapping[str, str]) -> dict[str, str]:
     variables = {
         _VARIABLES[name]: _several(_VARIABLES[name], value) for name, (_, value) in found.items()
     }
-    # pip takes the best of all indexes. What is taken has the hash of the lock in any case.
+    # As pip does: take the best of all indexes. Its hash must be that of the lock in any case.
     variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return {name: value for name, value in variables.items() if value and name not in given}
 
@@ -71,7 +71,7 @@ def _settings(listed: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _several(variable: str, value: str) -> str:
-    """Several values as uv separates them: pip allows any white space."""
+    """Several values, separated as uv wants it; pip allows any white space."""
     return ("," if variable == "UV_FIND_LINKS" else " ").join(value.split())
 
 

@@ -38,12 +38,12 @@ STEP_S: Final = 1.0
 BOARD: Final = "/v1/ladders/ranked-eu/leaderboard"
 ASK_EVERY_S: Final = 0.1
 END_S: Final = 60.0
-"""What the game backend may take beyond its season."""
+"""The seconds that the game backend may take longer than its season."""
 
 
 @contextmanager
 def a_season(seconds: float, per_second: float) -> Iterator[str]:
-    """A worker rates a made-up season; the address of the Prometheus that watched."""
+    """Let a worker rate a made-up season. Yields the address of the Prometheus that watched it."""
     with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
         environment = {**os.environ, **at.environment(), f"{PREFIX}LADDERS": str(LADDERS)}
         rounds = str(round(seconds * per_second))
@@ -64,7 +64,7 @@ def a_season(seconds: float, per_second: float) -> Iterator[str]:
 
 @contextmanager
 def asked(address: str) -> Iterator[None]:
-    """Somebody looks at the leaderboard while the block lasts."""
+    """Ask for the leaderboard again and again in the block."""
     over = threading.Event()
 
     def ask() -> None:
@@ -82,7 +82,7 @@ def asked(address: str) -> Iterator[None]:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The arguments."""
+    """The parsed arguments."""
     parser = argparse.ArgumentParser(prog="watching", description="Draw the dashboard.")
     parser.add_argument("--prometheus", help="HOST:PORT of one that runs; else one of its own")
     parser.add_argument("--seconds", type=float, default=90.0, help="how much to show")
@@ -92,7 +92,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0, or 1 with one line when it cannot be done."""
+    """Draw the figure. Returns 0, or 1 after one line that says why it cannot be done."""
     given = parse(arguments)
     try:
         if given.prometheus:

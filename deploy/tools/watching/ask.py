@@ -18,7 +18,7 @@ class Query(NamedTuple):
 
     expression: str
     legend: str
-    """With `{{label}}` for a label's value."""
+    """A legend, with `{{label}}` for a label's value."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def panels(rate_interval: str, job: str = ".*") -> Iterator[Panel]:
 
 
 class Refused(Exception):
-    """What Prometheus says is wrong with a query."""
+    """Prometheus refused a query; the message has its reason."""
 
 
 class Prometheus:
@@ -70,7 +70,7 @@ class Prometheus:
         self._at = {} if at_s is None else {"time": f"{at_s:.3f}"}
 
     def get(self, path: str, **parameters: str) -> Any:
-        """The data of an answer; Refused with the reason where there is none."""
+        """The data of an answer. Raises Refused with the reason if there is none."""
         query = urllib.parse.urlencode(parameters)
         try:
             with urllib.request.urlopen(f"{self._url}{path}?{query}", timeout=TIMEOUT_S) as answer:
@@ -79,12 +79,12 @@ class Prometheus:
             raise Refused(f"{parameters}: {json.load(error).get('error')}") from None
 
     def now(self, expression: str) -> list[Series]:
-        """What an expression is worth now."""
+        """The present values of an expression."""
         found = self.get("query", query=expression, **self._at)["result"]
         return [Series(each["metric"], [_point(each["value"])]) for each in found]
 
     def between(self, expression: str, start_s: float, end_s: float, step_s: float) -> list[Series]:
-        """What it was worth from one time to another (Unix seconds)."""
+        """The values of an expression from one time to another (Unix seconds)."""
         found = self.get(
             "query_range", query=expression, start=f"{start_s:.3f}", end=f"{end_s:.3f}",
             step=f"{step_s:g}",

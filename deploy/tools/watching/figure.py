@@ -1,4 +1,4 @@
-"""The dashboard as a picture: as many panels in a row as Grafana shows, one row a theme."""
+"""The dashboard as a picture, with its panels in rows, one for each theme, as in Grafana."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from watching.ask import Panel, Series
 
 PANEL_INCHES = (3.1, 2.1)
 LINES_NAMED = 6
-"""A panel with more lines names the largest only."""
+"""A panel with more lines names only the largest of them."""
 
 FORMATS: Mapping[str, Formatter] = {
     "s": EngFormatter("s", sep=""),
@@ -28,11 +28,11 @@ FORMATS: Mapping[str, Formatter] = {
     "cpm": FuncFormatter(lambda value, _: f"{_counted(value)}/min"),
     "short": FuncFormatter(lambda value, _: _counted(value)),
 }
-"""By Grafana's names of units."""
+"""Formats of axes, by Grafana's names of units."""
 
 
 def _counted(value: float) -> str:
-    """A count: 0.6, 12, 4.4K. What is less than one is no number of thousandths."""
+    """A count as a text: 0.6, 12, 4.4K. A count below one has no prefix such as milli."""
     return f"{value:g}" if abs(value) < 1000 else str(EngFormatter(sep="")(value)).replace("k", "K")
 
 
@@ -40,14 +40,14 @@ STYLE: Any = {"font.size": 7, "axes.spines.top": False, "axes.spines.right": Fal
 DPI = 110
 COLOURS = 48
 HEADROOM = 1.4
-"""Of the vertical axis, for the legend."""
+"""The factor by which the vertical axis is longer, to make room for the legend."""
 
 Answers = Sequence[tuple[Panel, list[list[Series]]]]
-"""Each panel with the series that each of its queries brought."""
+"""Each panel with the series that each of its queries returned."""
 
 
 def draw(answers: Answers, end_s: float, out: Path) -> None:
-    """Write the picture; times are in seconds before its end."""
+    """Write the picture. Its times are in seconds before `end_s`."""
     rows: dict[str, list[tuple[Panel, list[list[Series]]]]] = {}
     for panel, found in answers:
         rows.setdefault(panel.row, []).append((panel, found))
@@ -68,7 +68,7 @@ def draw(answers: Answers, end_s: float, out: Path) -> None:
 
 
 def _save(figure: Figure, out: Path) -> None:
-    """With few colours: a picture of lines needs no more, and takes a third of the bytes."""
+    """Save with few colours, which are enough for lines and take a third of the bytes."""
     page = BytesIO()
     figure.savefig(page, dpi=DPI)
     with Image.open(page) as image:

@@ -1,8 +1,8 @@
 """Computes the experiments of the Elo-MMR paper: accuracy (Table 2), time (Table 3), farming
-(Figure 2) and rounds split into small ones (Figure 3). Each system is tuned on the first TRAIN of a
-data set, once, by pair inversion (the paper: for each measure), for the most probable parameters,
-since those that fit a short first part best follow its noise; and scored on the rest, all on the
-same rounds and outcomes."""
+(Figure 2) and rounds split into small ones (Figure 3). Each system is tuned on the first TRAIN, a
+fraction, of a data set: once, by pair inversion, whereas the paper tunes for each measure. The most
+probable parameters are chosen, since those that fit a short first part best follow its noise. All
+systems are scored on the rest, on the same rounds and outcomes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -48,7 +48,7 @@ class Careers:
 
 
 def last(session: Session, row: int) -> Session:
-    """A session of one round without teams, in which this row's player finished last."""
+    """A copy of a session of one round without teams, in which this row's player came last."""
     rounds = session.rounds
     assert len(rounds) == 1, "a session of one round"
     assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
@@ -86,14 +86,14 @@ def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[
 def farmed(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
 ) -> list[Session]:
-    """The season with the farmer's results, each by the rating after the earlier ones."""
+    """The season with the farmer's results. Each depends on the rating after earlier rounds."""
     return [session for session, _ in _played(sessions, row, config, threshold)]
 
 
 def _played(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float | None]]:
-    """Each session as played, and the player's mu after it (None: absent); may farm."""
+    """Each session as played, and the player's mu after it; None if the player is absent."""
     pool = Pool(Ladder(rating=config))
     rounds, rating = 0, config.initial_mu
     for session in sessions:
@@ -116,7 +116,7 @@ def compare(
     sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
     threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
 ) -> dict[str, Careers]:  # fmt: skip
-    """Both careers by each system; `schedule`'s ratings, Topcoder's, say when to come last."""
+    """Both careers by each system. By default, Topcoder's ratings decide when to come last."""
     season = until(singly(sessions), row, HONEST + FARMED + HARVEST)
     with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
     return {

@@ -1,15 +1,21 @@
-"""Compares our systems with those of other packages, to show which to choose for which *game*: a
-file of rounds, unchanged or cut into small rounds or teams. *Default* is a system's first guess.
-*Log loss* is tuned on the first TRAIN of the rounds (`fits`), taken only if it wins on rounds that
-its search has not seen (`validation`), then followed (`following`) and calibrated by the rounds so
-far (`calibrating`), so no round influences its own prediction. All systems, ours and peers, are
-tuned, followed and scored (`sides`) alike, with as many trials for each dimension; draws, where a
-game has any, are a third outcome. Tuning minimises total loss + sum of (x - x0)^2 / (2 PRIOR^2), x
-in the unit cube of the ranges and x0 the first guess: the most probable parameters, not those that
-overfit a short first part. Each point that is tried is calibrated, so parameters are chosen by who
-is better, not by confidence. *Ours* is REFERENCE; without it, our system with the least log loss on
-the first part, which is a worse rule, as nearly all are newcomers there. Ours and each peer are
-compared by the paired bootstrap over the other rounds."""
+"""Compares our systems with those of other packages, to show which to choose for which *game*.
+
+A *game* is a file of rounds, unchanged or cut into small rounds or teams. Each system has two
+configurations. *Default* is its first guess. *Log loss* is tuned on the first TRAIN, a fraction, of
+the rounds (`fits`), and taken only if it wins on rounds that its search has not seen
+(`validation`). Then the best parameters so far are followed (`following`) and calibrated by the
+rounds so far (`calibrating`). So no round influences its own prediction.
+
+All systems, ours and peers, are tuned, followed and scored (`sides`) alike, with as many trials for
+each dimension. If a game has draws, they are a third outcome. Tuning finds the most probable
+parameters, not those that overfit a short first part: it minimises total loss plus the sum of
+(x - x0)^2 / (2 PRIOR^2), where x is a point in the unit cube of the ranges and x0 the first guess.
+Each point that is tried is calibrated, so parameters are chosen by how well they predict who is
+better, not by their confidence.
+
+*Ours* is REFERENCE; without it, our system with the least log loss on the first part. This is a
+worse rule, because nearly all players are newcomers there. Ours and each peer are compared by the
+paired bootstrap over the other rounds."""
 
 import hashlib
 import os
@@ -52,7 +58,7 @@ class Unfinished(msgspec.Struct, frozen=True):
     seconds: float
 
     def sentence(self) -> str:
-        """What happened, for people."""
+        """A sentence on what happened."""
         return f"{self.system} did not finish within {self.seconds:g} s"
 
 
@@ -72,7 +78,7 @@ class Saved:
         self._folder = folder
 
     def load(self, game: Game, system: System, effort: object) -> Outcome | None:
-        """A result that was stored, or None. A file that cannot be read counts as none."""
+        """The stored result, or None if there is none or its file cannot be read."""
         try:
             stored = msgspec.msgpack.decode(
                 self._path(game, system, effort).read_bytes(), type=_Stored
@@ -189,7 +195,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     least_at_first: str | None  # The name of our system with the least log loss on the first part.
     verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
     pairs_scored: int = 0  # Of every system the same: without those that both did not finish.
-    draws_scored: int = 0  # Of these, those that drew; all are scored in a game with draws.
+    draws_scored: int = 0  # Draws among these; all are scored in a game with draws.
     draws_left_out: int = 0
     unfinished_left_out: int = 0
     not_finished: list[Unfinished] = []  # Those that did not finish in time, and have no verdicts.

@@ -1,7 +1,7 @@
-"""The tables of B. Kerby's note, which compares methods by Kendall's tau: the share of pairs, not
-tied in rank, in which the lower rated entry was placed better, equals by half. Displayed ratings
-are compared (TrueSkill's mu minus two sigmas); parameters are the note's, chosen by its own first
-season, so its figures there are no predictions. Each season starts without ratings."""
+"""The tables of B. Kerby's note, which compares methods by Kendall's tau: the share of pairs that
+the lower rated entry won. Pairs tied in rank are left out; equal ratings count half. Displayed
+ratings are compared (TrueSkill's mu minus two sigmas). Parameters are the note's, which chose them
+by its first season, so its figures there are no predictions. Each season starts without ratings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

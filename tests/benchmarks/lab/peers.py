@@ -1,9 +1,9 @@
-"""Other packages' rating systems, played through the same rounds as ours; they are no dependencies
-(`peer_module`). A side's mean and variance are those of the peer's model of two sides: openskill.py
-(`predict_win`) has the sum of mu, and beta^2 + the sum of sigma^2; trueskill the sum of mu, and of
-(beta^2 + sigma^2). Ratings start at 0; shares, weights and times are ignored, who did not finish
-ties for last. Only ratios of sigma, beta and tau matter, so sigma keeps its default. Elo and
-Glicko-2, of no package, are in `plain`."""
+"""Other packages' rating systems, played through the same rounds as ours. The packages are no
+dependencies (`peer_module`). A side's mean and variance are those of the peer's model of two sides:
+the mean is the sum of mu; the variance is beta^2 + the sum of sigma^2 for openskill.py
+(`predict_win`), and the sum of beta^2 + sigma^2 for trueskill. Ratings start at 0. Shares, weights
+and times are ignored, and entries that did not finish tie for last. Only the ratios of sigma, beta
+and tau matter, so sigma keeps its default. Elo and Glicko-2 need no package: see `plain`."""
 
 import importlib
 import sys
@@ -81,7 +81,7 @@ def missing() -> list[str]:
 
 
 Rate = Callable[[list[list[Any]], list[int], float], Any]
-"""From teams' ratings, their ranks and the time in Unix seconds to new ratings, in that order."""
+"""Takes teams' ratings, their ranks and the time in Unix seconds. Returns new ratings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Model:
 
     newcomer: Callable[[], Any]
     rate: Rate
-    side: Callable[[Sequence[Any]], Side]  # A team's ratings to its performance's mean and variance
+    side: Callable[[Sequence[Any]], Side]  # From a team's ratings, its mean and variance.
 
 
 def model_of(config: AnyPeer) -> Model:

@@ -1,6 +1,6 @@
-"""Whether another release or setting is quicker. A machine's own speed changes within minutes, so
-all run side by side on servers of their own, and get the same rounds in short turns, in the other
-order each time; the ratios of each turn are the result."""
+"""Measures whether another release or setting is quicker. A machine's speed changes within minutes,
+so all are up at the same time, on servers of their own. They get the same rounds in short turns,
+every other turn in reverse order, and the ratios of each turn are the result."""
 
 import os
 import subprocess
@@ -72,7 +72,7 @@ class Contest:
     def results(
         self, folder: Path, given: Mapping[str, Any], workload: Workload
     ) -> Iterator[Result]:
-        """Each load's figures, beside the first one's; Skipped where there are too few rounds."""
+        """The figures for each load, compared with those of the first rival. May raise Skipped."""
         with ExitStack() as alive:
             crews = list[Crew]()
             for number, each in enumerate(self.rivals):
@@ -142,7 +142,7 @@ def beside_null(
 def compared(
     name: str, ours: Sequence[Mapping[str, float]], first: Sequence[Mapping[str, float]]
 ) -> Result:
-    """Medians of one's turns; the least, median and greatest ratio to the first's turn."""
+    """Medians over turns, and the least, median and greatest ratio to the first rival's turn."""
     ratio: dict[str, float] = {}
     for what in ours[0]:
         ratio[what] = median(each[what] for each in ours)

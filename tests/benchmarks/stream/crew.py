@@ -21,7 +21,7 @@ from tests.integration.processes import workers as started_workers
 from tests.integration.topics import Finished
 
 LOOK_EVERY_S = 0.25
-STEP = 200_000  # So many updates are sent at once, and rated before the next.
+STEP = 200_000  # So many updates are sent and rated at a time.
 
 
 class Program(NamedTuple):
@@ -41,7 +41,7 @@ class Crew:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def hire(self, name: str) -> WorkerProcess:
-        """Start one more worker; with a name, a static member; named for a role, it has that."""
+        """Start one more worker. With a name, it is a static member; a role may begin the name."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(
             settings, _role(name), ready=False, module=self.program.module,
@@ -51,12 +51,12 @@ class Crew:
         return worker
 
     def replace(self, worker: WorkerProcess, name: str) -> None:
-        """Another one in the place of one that is gone, ready when this returns."""
+        """Start a worker in the place of one that has ended, and wait until it is ready."""
         self.workers.remove(worker)
         self.hire(name).wait_ready()
 
     def dismiss(self) -> None:
-        """All leave as asked."""
+        """Stop all workers by SIGTERM."""
         for worker in self.workers:
             worker.terminate()
         for worker in self.workers:
@@ -66,7 +66,7 @@ class Crew:
         return sum(processor_s(each.pid) for each in self.workers)
 
     def effects(self) -> Counter[str]:
-        """How many of each all have had done so far; of the service only."""
+        """By effect, how many all workers have performed so far. Only the service counts them."""
         counts: Counter[str] = Counter()
         for worker in self.workers if self.program.module == THIS_RELEASE else ():
             for name, labels, count in samples(worker.get("/metrics")[1]):
@@ -154,7 +154,7 @@ def a_crew(
 
 
 def a_program(words: Sequence[str], settings: Settings, log: Path) -> WorkerProcess:
-    """Another program than a worker: a module and its arguments."""
+    """A program in place of a worker: a module and its arguments."""
     return WorkerProcess(settings, log, command=[sys.executable, "-m", *words])
 
 

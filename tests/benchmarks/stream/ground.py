@@ -1,4 +1,4 @@
-"""Where it is measured: Kafka and Redis, and what a stranger sees of them."""
+"""The servers of a measurement, Kafka and Redis, and what any client sees of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class Servers(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What names the rows of such a cluster; empty for one server of each kind."""
+        """The part of rows' names that names the cluster; empty for one server of each kind."""
         return "" if self == ONE_EACH else f"{self.brokers}-brokers-{self.masters}-redis"
 
 
@@ -95,7 +95,7 @@ class Ground:
         return sum(_client_of(each).info("memory")["used_memory"] for each in self.redis)
 
     def empty(self) -> None:
-        """Nothing in Redis, and no topics of former runs."""
+        """Empty Redis, and delete the topics of former runs."""
         self.lose()
         admin = AdminClient({"bootstrap.servers": self.kafka[0].address}, logger=CLIENT_LOGGER)
         old = [name for name in admin.list_topics(timeout=TIMEOUT_S).topics if name.startswith(RUN)]
@@ -216,7 +216,7 @@ def send(settings: Settings, rounds: Iterable[Round]) -> None:
 
 @dataclass(frozen=True)
 class Published:
-    """What is in rating-changed."""
+    """A summary of rating-changed after a run."""
 
     keys: Counter[bytes]
     last_s: float  # When the broker took the last event, Unix seconds.
@@ -225,7 +225,7 @@ class Published:
     """Parts, and the ends of transactions in the partitions of events."""
 
     def wrong(self, due: Counter[bytes]) -> str:
-        """What is lost or doubled, empty for nothing."""
+        """A text on events that are lost or doubled; empty if there are none."""
         lost, doubled = (due - self.keys).total(), (self.keys - due).total()
         return f"{lost} events lost, {doubled} doubled" if lost or doubled else ""
 
@@ -245,7 +245,7 @@ def published(settings: Settings) -> Published:
 
 
 def a_consumer(kafka: str, **options: Any) -> Consumer:
-    """Reads what is committed, in given partitions, and commits nothing."""
+    """A consumer that reads committed records of assigned partitions and commits no offsets."""
     usual = {
         "bootstrap.servers": kafka, "group.id": "bench-reader", "isolation.level": "read_committed",
         "enable.auto.commit": False,

@@ -1,5 +1,5 @@
-"""How long a rating takes: from when a round is due to when a subscriber of what is committed, a
-process of its own, has the event. Rounds are due at a steady rate; a feeder's delay counts."""
+"""The latency of ratings: from the time when a round is due until a subscriber, a process of its
+own that reads committed records, has its event. Rounds are due at a steady rate; delays count."""
 
 import multiprocessing
 import threading
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Phase:
-    """A time of steady feeding."""
+    """The measurements of a time of steady feeding."""
 
     latency_s: Floats  # (n,) of each event that counts.
     rate: float  # Updates a second that were due.
@@ -63,7 +63,7 @@ class Phase:
 
     @property
     def lag_ms(self) -> float:
-        """How much time of feeding that was."""
+        """The lag as milliseconds of feeding at the rate."""
         return 1000.0 * self.lag / self.rate
 
 
@@ -79,7 +79,7 @@ def watched(
     settings: Settings, rounds: Sequence[Round], rate: float, disturb: Callable[[], None],
     others: int = 0,
 ) -> tuple[dict[str, float], float, Seen]:  # fmt: skip
-    """When each round was due, when the last one's time was over, and all events seen."""
+    """Returns when each round was due, when the last one's time was over, and all events seen."""
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
@@ -103,7 +103,7 @@ def watched(
 
 
 def found(due_s: dict[str, float], end_s: float, seen: Seen) -> Phase:
-    """From when each round was due, and its events seen."""
+    """The phase, from when each round was due and the events seen."""
     due = np.array([due_s[each] for each in seen.round_ids])
     at = np.array(seen.at_s)
     began_s = min(due_s.values())
@@ -117,7 +117,7 @@ def feed(
     producer: Producer, topic: str, rounds: Sequence[Round], rate: float,
     after_a_third: Callable[[], None], clock: Any = time,
 ) -> tuple[dict[str, float], float]:  # fmt: skip
-    """Send each round when it is due, or soon after; when each was due, and when all was over."""
+    """Send each round when it is due. Returns when each was, and when the last time was over."""
     sizes = np.array([len(each.players) for each in rounds])
     began_s = clock.time()
     over_s = (began_s + np.cumsum(sizes) / rate).tolist()
@@ -182,7 +182,7 @@ rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
 
 
 def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Result:
-    """Measured with so many workers; AssertionError where an event is lost or doubled."""
+    """Measure with so many workers. AssertionError if an event is lost or doubled."""
     large = next(workload.rounds())
     lobbies = WORKLOADS[workload.beside].rounds()
     ladders = ground.folder / "crowd.toml"

@@ -3,7 +3,7 @@ service's place, with its settings and clients' options, it reads and decodes ro
 msgspec alone), regroups their players by shard, sends a message a shard through
 performance-estimated, and writes an event a player, of the size and with the headers of the
 service's, in transactions with the offsets. No mathematics, no Redis, no defence against a crash.
-It cuts as the service did, or large, or (for latency) sends what a poll brought."""
+It groups players as the service did, or into large groups, or (for latency) as a poll returns."""
 
 import itertools
 import os
@@ -72,14 +72,14 @@ ANSWER_S = 30.0
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """An event of the service's: what ours must look like."""
+    """The size and headers of an event of the service, which events here must have, too."""
 
     size: int
     headers: list[tuple[str, bytes]]
 
 
 class Cuts(msgspec.Struct, frozen=True):
-    """Players that are sent, and whose events are written, at a time on average."""
+    """The mean numbers of players that are sent in a wave, and written in a transaction."""
 
     wave: float
     transaction: float
@@ -90,11 +90,11 @@ LARGE_CUTS = Cuts(20_000, 50_000)
 
 class Model(msgspec.Struct, frozen=True):
     sample: Sample
-    cuts: Cuts | None  # None: what a poll brought; parts in transactions, too, with offsets.
+    cuts: Cuts | None  # None: groups are polls, with parts in transactions.
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Players of one shard, and of which round each."""
+    """Players of one shard, and the round of each."""
 
     ladders: list[str]
     round_ids: list[str]
@@ -108,7 +108,7 @@ _decode_part = msgspec.msgpack.Decoder(Part).decode
 
 
 def hop(settings: Settings, shards: int) -> None:
-    """Rounds to parts, for ever, a poll at a time in transactions with the offsets."""
+    """Turn rounds into parts for ever: each poll in a transaction, with its offsets."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = _transactional(settings, ESTIMATORS)
@@ -120,7 +120,7 @@ def hop(settings: Settings, shards: int) -> None:
 
 
 def send_parts(settings: Settings, shards: int, wave: float) -> None:
-    """Rounds to parts, for ever; offsets follow acknowledgements, each COMMIT_EVERY_S at most."""
+    """Turn rounds into parts for ever. Acknowledged offsets are committed every COMMIT_EVERY_S."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.rounds, ESTIMATORS)
     producer = Producer(
@@ -145,18 +145,18 @@ def send_parts(settings: Settings, shards: int, wave: float) -> None:
             committed_s = time.monotonic()
 
 
-Come = tuple[Any, Message]  # What was decoded, and of what.
+Come = tuple[Any, Message]  # A decoded value, and its message.
 
 
 def _polls(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[list[Come]]:
-    """What is there, at once, for ever; something each time."""
+    """The messages of each poll that returns any, for ever."""
     while True:
         if messages := consumer.consume(AT_ONCE, 0.0) or consumer.consume(1, MOMENT_S):
             yield [(decode(each.value() or b""), each) for each in messages]
 
 
 def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come | None]:
-    """All that comes, for ever; None where nothing does for a moment."""
+    """All messages, for ever; None if none comes within MOMENT_S."""
     while True:
         messages = consumer.consume(AT_ONCE, 0.0) or consumer.consume(1, MOMENT_S)
         for each in messages:
@@ -168,7 +168,7 @@ def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come
 def in_groups(
     came: Iterable[Come | None], players: Callable[[Any], int], at_a_time: float
 ) -> Iterator[list[Come]]:
-    """Groups of so many players on average; one ends, even if empty, when nothing follows."""
+    """Groups of so many players on average. A group, even an empty one, also ends after a pause."""
     group: list[Come] = []
     seen, until = 0, at_a_time
     for each in came:
@@ -184,7 +184,7 @@ def in_groups(
 
 
 def _ends(group: Iterable[Come]) -> dict[int, TopicPartition]:
-    """The offsets that follow, by partition."""
+    """By partition, the offset after the last message."""
     last: dict[Any, Any] = {message.partition(): message for _, message in group}
     return {p: TopicPartition(m.topic(), p, m.offset() + 1) for p, m in last.items()}
 
@@ -201,7 +201,7 @@ def members_of(entry: Any) -> Sequence[str]:
 
 
 _DECODERS = [plain_round_from_json, plain_teams_from_json, round_from_json]
-"""That which was right last comes first."""
+"""The decoders; the one that succeeded last comes first."""
 
 
 def _decoded(value: bytes) -> Any:
@@ -239,7 +239,7 @@ def regrouped(rounds: Sequence[Any], shards: int) -> Iterator[tuple[int, Part]]:
 
 
 def gather(settings: Settings, sample: Sample, transaction: float | None) -> None:
-    """Parts to events, for ever, in transactions; None for one a poll."""
+    """Turn parts into events for ever, in transactions of this size; None: one for each poll."""
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.parts, UPDATERS)
     producer = _transactional(settings, UPDATERS)
@@ -259,7 +259,7 @@ def gather(settings: Settings, sample: Sample, transaction: float | None) -> Non
 
 
 def _interleaved(group: Sequence[Come]) -> Iterator[tuple[Part, Any, slice]]:
-    """A row of each part, then the others: as the service's, it adds all partitions at once."""
+    """A row of each part first, so that a transaction adds all partitions at once, as ours does."""
     for rows in slice(0, 1), slice(1, None):
         for part, message in group:
             yield part, message, rows
@@ -278,7 +278,7 @@ def _transactional(settings: Settings, group: str) -> Producer:
 
 
 def _commit(producer: Producer, consumer: Consumer, ends: Mapping[int, TopicPartition]) -> None:
-    """End the transaction that is under way, with these offsets in it."""
+    """Commit the open transaction, with these offsets."""
     member = consumer.consumer_group_metadata()
     producer.send_offsets_to_transaction(list(ends.values()), member, ANSWER_S)
     producer.commit_transaction(ANSWER_S)
@@ -325,7 +325,7 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
 
 
 def main() -> None:
-    """What its role is, until the process is killed; a failure of either stage ends it."""
+    """Run the stages of the role until the process is killed. It ends if a stage fails."""
     settings, role = read_settings(), sys.argv[-1]  # run --role ROLE
     model = msgspec.json.decode(Path(os.environ[MODEL]).read_bytes(), type=Model)
     shards = Admin(settings).check_topics()[Topics.of(settings).parts]

@@ -47,18 +47,18 @@ from tests.benchmarks.stream.throughput import SERVICE, Run, measured, used
 from tests.integration.processes import THIS_RELEASE, environment_of, most_memory
 from tests.rounds import Reader
 
-SESSION_MS = 6000  # As the service has it where nothing is set.
+SESSION_MS = 6000  # The default of the service.
 
 
 def kill(crew: Crew) -> None:
-    """SIGKILL to one, who is started again under its name at once."""
+    """Kill a worker, and start it again under its name at once."""
     victim = crew.workers[0]
     victim.kill()
     crew.replace(victim, "worker-0")
 
 
 def roll(crew: Crew) -> None:
-    """Each leaves as asked, and is replaced, one after the other; the others take over."""
+    """Stop and replace the workers one after the other. The others take over."""
     for worker in list(crew.workers):
         worker.terminate()
         worker.wait()
@@ -69,7 +69,7 @@ STORIES: dict[str, tuple[Sequence[str], Callable[[Crew], None]]] = {
     "kill": (("worker-0", "worker-1"), kill),
     "roll": (("", ""), roll),
 }
-"""The workers' names (static members have one), and what befalls them."""
+"""By story, the workers' names (static members have one), and what happens to them."""
 
 
 def recovery(
@@ -89,11 +89,11 @@ def recovery(
 
 WRONG_USAGE = 2
 
-NAMELESS = ("",)  # One worker, whose groups do not wait for it to come back.
+NAMELESS = ("",)  # One worker without a name: its groups do not wait for it.
 
 
 def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Result:
-    """Rate, empty Redis, rebuild: not a byte differs. `a_core` is without the command's start."""
+    """Rate, empty Redis, and rebuild. Fails if a byte differs. `a_core` is without the start."""
     with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
         crew.workers[0].wait_ready()
         updates = sum(map(updates_of, crew.in_steps(updates, workload.rounds())))
@@ -113,7 +113,7 @@ def rebuild(ground: Ground, workload: Workload, updates: int, name: str) -> Resu
 def _command(
     ground: Ground, settings: Settings, exit_code: int = 0
 ) -> tuple[float, dict[str, float]]:
-    """Run it, to this exit code: seconds, and seconds of processor time by whom."""
+    """Run `rebuild`, with this exit code. Returns seconds, and CPU seconds by process."""
     servers_s, began_s = ground.servers_s(), time.monotonic()
     command = subprocess.Popen(
         [sys.executable, "-m", THIS_RELEASE, "rebuild"],
@@ -135,7 +135,7 @@ SEEDS_AT_ONCE = 50
 
 
 def seeding(ground: Ground, workload: Workload, players: int, count: str) -> Result:
-    """Seconds until so many players have a belief and an event; AssertionError if one is wrong."""
+    """Seconds until so many seeded players have beliefs and events. Fails if any is wrong."""
     alone = replace(workload, players=players, ladders=1)
     with a_crew(ground, alone, names_of(count), SERVICE) as crew:
         crew.wait_until_joined()
@@ -176,7 +176,7 @@ def records(players: int) -> Iterator[bytes]:
 
 
 class Sample(NamedTuple):
-    """What a worker holds after so many updates."""
+    """The memory of a worker after so many updates."""
 
     updates: int
     resident: int  # Bytes.
@@ -212,7 +212,7 @@ AT_ONCE = 20_000
 
 
 def sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]:
-    """What updates cost, by numbers of players and of shards; a first run warms the broker up."""
+    """The cost of updates by numbers of players and shards. A first run warms up the broker."""
     _run(ground, workload, updates)
     for players in PLAYERS:
         run = _run(ground, replace(workload, players=players), updates)
@@ -252,7 +252,7 @@ def _fill(settings: Settings, workload: Workload) -> None:
 
 
 def _patterns(workload: Workload) -> list[bytes]:
-    """Records of players who have played, though in no round of any log."""
+    """Belief records of players who have played, but whose rounds are in no log."""
     few = replace(workload, players=PATTERNS, ladders=1)
     rounds = islice(few.rounds(), PATTERNS * ROUNDS_EACH // workload.size)
     reader, pool = Reader(ANY_LADDER), Pool(Ladder(rating=DEFAULT_RATING))
@@ -271,14 +271,14 @@ LONG = "the-long-ladder"
 RATE = 2_000.0  # Updates a second on the other ladders while a correction is applied.
 LOOK_EVERY_S = 0.02
 LONGEST_S = 300.0
-BANNED = 20_000  # Who are removed together.
+BANNED = 20_000  # So many players are removed together.
 
 
 class _Correcting:
     """Sends corrections of the long ladder, and waits until they are applied."""
 
     def __init__(self, crew: Crew, records: Sequence[tuple[str, dict[str, object], str]]) -> None:
-        """`records`: type, what is said beside the ladder, and the key."""
+        """`records`: (type, fields besides the ladder, key) of each correction."""
         self.seconds, self.memory = 0.0, list[int]()
         self._crew, self._records = crew, records
 
@@ -304,7 +304,7 @@ class _Correcting:
         self.memory.append(resident_bytes(self._crew.workers[0].pid))
 
     def row(self, name: str, others: Sequence[Round], updates: int) -> Result:
-        """Its figures, while these rounds are played on other ladders."""
+        """The figures of a correction, while these rounds are played on other ladders."""
         waited = phase(self._crew.settings, others, RATE, self)
         self._crew.wait_until_finished()
         ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)}
@@ -354,5 +354,5 @@ def bans(
 
 
 def renamed(round_: Round) -> Round:
-    """The same round on the long ladder."""
+    """A copy of a round, on the long ladder."""
     return made(f"l{round_.round_id}", LONG, round_.players)

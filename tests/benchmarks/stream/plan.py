@@ -19,11 +19,11 @@ USUAL = (*UNDER_LOAD, "rebuild")
 MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections", "bans", "seeds")
 """The last six are to be asked for: five take long, and stop watches cost time."""
 TURNS = 3
-QUICK = 20  # A quick run has the so manieth part of the updates.
+QUICK = 20  # The divisor of the number of updates for a quick run.
 SHARES = (10, 50, 80)  # Per cent of the greatest rate at which the latency is measured.
 FEED_S, QUICK_FEED_S = 20.0, 3.0
 CROWD_S, QUICK_CROWD_S = 60.0, 9.0
-LOBBIES = "lobby5"  # The workload of which most is measured.
+LOBBIES = "lobby5"  # The workload with which most is measured.
 REBUILD_OF, REBUILD_UPDATES = (LOBBIES, "royale100"), 3_000_000
 MEMORY_UPDATES = 10_000_000
 CORRECTED_UPDATES, CORRECTED_S = 5_000_000, 60.0
@@ -124,7 +124,7 @@ class Plan:
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
         peers: Mapping[str, Program],
     ) -> Iterator[tuple[str, Run]]:  # fmt: skip
-        """Ours; null pipelines that cut as ours just did, and large; peers, with their rounds."""
+        """Ours; null pipelines that cut as ours did, or large; peers, with their rounds."""
         ours = measured(ground, workload, rounds, count, SERVICE)
         yield "", ours
         if "null" in self.measures:

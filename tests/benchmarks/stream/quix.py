@@ -1,5 +1,5 @@
-"""The peer that a user would pick, from packages of its own (`peers.lock`): Quix Streams with
-openskill, its state kept by ladder, the key of a round's message. So it imports nothing of ours."""
+"""The peer that a user would choose: Quix Streams with openskill. Its state is kept by ladder, the
+key of a round's message. It runs from packages of its own (`peers.lock`), without our code."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""Where a worker's processor time goes: `python -m tests.benchmarks.stream.steps run …` is the
-service with a stop watch around each step, whose own seconds of its thread go to the file
-$STEPS."""
+"""Measures on which steps a worker spends its processor time. `python -m
+tests.benchmarks.stream.steps run …` is the service with a stop watch around each step. The file
+that $STEPS names gets the CPU seconds of each step, without those of steps within it."""
 
 import atexit
 import importlib
@@ -48,7 +48,7 @@ STEPS = {
         "stream_rater.adapters.kafka.producers:Transactions.run",
     ],
 }  # fmt: skip
-"""What is watched: functions, by module and name."""
+"""The functions of each step, by module and name."""
 
 
 class Watch:
@@ -59,7 +59,7 @@ class Watch:
         self._within = threading.local()
 
     def around(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, whose own time counts for this step."""
+        """The function, with its own time counted for this step."""
 
         @wraps(function)
         def watched(*given: Any, **named: Any) -> Any:
@@ -88,7 +88,7 @@ class Watch:
                     setattr(owner, last, self.around(step, getattr(owner, last)))
 
     def write(self, path: Path) -> None:
-        """What was used so far, whole or not at all."""
+        """Write the times so far, atomically."""
         part = path.with_suffix(".part")
         part.write_text(json.dumps(self.spent_s))
         part.replace(path)

@@ -19,7 +19,7 @@ from tests.benchmarks.stream.null import MODEL, Cuts, Model, Sample
 from tests.benchmarks.stream.rounds import Round, Workload, updates_of
 from tests.benchmarks.stream.steps import FILE
 
-WARM_UP = 20  # The first of so many parts of the rounds is rated before the time counts.
+WARM_UP = 20  # A part of the rounds, one in so many, is rated before time counts.
 SERVICE = Program()
 
 
@@ -28,14 +28,14 @@ class Run:
     rounds: int
     updates: int
     seconds: float
-    processor_us: dict[str, float]  # Per update: of all workers together, of Redis, of the broker.
+    processor_us: dict[str, float]  # An update's: of all workers, of Redis, of the broker.
     memory: float  # Bytes of Redis a player.
     players: int
     messages: Mapping[str, int]  # Parts, and ends of transactions in the partitions of events.
     redis_busy: float  # The part of the time that the busiest Redis was at work.
     shards: int
     sample: Sample  # What its events look like.
-    cuts: Cuts | None  # How the service cut; None of others.
+    cuts: Cuts | None  # Sizes of the service's groups; None for others.
 
     @property
     def note(self) -> str:
@@ -47,19 +47,19 @@ class Run:
 
     @property
     def all_us(self) -> float:
-        """Processor time of an update in all: what other work on the machine changes least."""
+        """All CPU time per update: the figure that other work on the machine changes least."""
         return sum(self.processor_us.values())
 
 
 def null(sample: Sample, cuts: Cuts | None, folder: Path) -> Program:
-    """The null pipeline with such events, cut so; None: each hop sends what a poll brought."""
+    """The null pipeline with such events. `cuts`: sizes of groups; None: as a poll returns them."""
     path = folder / "model.json"
     path.write_bytes(msgspec.json.encode(Model(sample, cuts)))
     return Program("tests.benchmarks.stream.null", {MODEL: str(path)})
 
 
 def other(release: Path) -> dict[str, str]:
-    """The variables that lead to the service of another folder, and all else here."""
+    """Variables by which programs use the service in another folder, and all else of this one."""
     alone = ROOT / "build" / f"release-{release.name}"
     alone.mkdir(parents=True, exist_ok=True)
     (alone / "stream_rater").unlink(missing_ok=True)
@@ -71,7 +71,7 @@ def other(release: Path) -> dict[str, str]:
 def by_step(
     ground: Ground, workload: Workload, rounds: Sequence[Round], release: Path | None
 ) -> Result:
-    """A worker's µs of processor by step, of `release`; Skipped if kernels were compiled."""
+    """CPU µs per update of a worker, by step. Raises Skipped if kernels were compiled."""
     path = ground.folder / "steps.json"
     variables = {} if release is None else other(release)
     program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **variables})
@@ -100,7 +100,7 @@ def measured(
     program: Program = SERVICE, before: Callable[[Settings], None] = lambda _: None,
     **settings: Any,
 ) -> Run:  # fmt: skip
-    """Rate these rounds, after `before`; AssertionError if an event is lost or doubled."""
+    """Rate these rounds, after `before`. AssertionError if an event is lost or doubled."""
     warm = max(1, len(rounds) // WARM_UP)
     with a_crew(ground, workload, names_of(count), program, **settings) as crew:
         crew.wait_until_joined()
