@@ -166,9 +166,9 @@ REJECTIONS: Mapping[str, str] = {
     "bad-seed": "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with "
         "`rounds` out of bounds, or with no player or more than 5,000",
 }  # fmt: skip
-"""Why a record is rejected, by error code. The codes from `corrections-refused` on are for
-corrections only, and the last one is for seeds and resets. Each text continues the words "The
-record was rejected because"."""
+"""Why a record is rejected, by error code. The codes from `corrections-refused` on are not for
+rounds: that one is for corrections, seeds and resets, the last one for seeds and resets, and the
+others for corrections. Each text continues the words "The record was rejected because"."""
 
 
 class Outdone(Exception):

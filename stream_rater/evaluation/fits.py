@@ -70,7 +70,7 @@ class OwnSystem(_Ours):
 
     system: str
     placing: bool = False
-    """Whether newcomers begin at the level of their field, even if the first guess does not."""
+    """Whether newcomers begin at the level of their field, even if the first guess places none."""
     fields: tuple[Dimension, ...] = ()
     """The dimensions of the optional fields that the rounds have."""
     wide: bool = False  # Whether all dimensions of the system are tuned.
@@ -211,7 +211,7 @@ class Fit:
 
     def cost(self, point: Sequence[float]) -> float:
         """The total loss of the first part and the prior's penalty. It is UNDEFINED if the system
-        raises one of OUT_OF_RANGE, or if the loss is not finite."""
+        raises one of OUT_OF_RANGE, if nothing was scored, or if the loss is not finite."""
         try:
             scores = self._scores(tuple(point))
         except OUT_OF_RANGE:

@@ -54,7 +54,7 @@ def reliability(rows: Sequence[Evaluation], out: Path) -> None:
 
 
 def pyplot() -> Any:
-    """The module matplotlib.pyplot, which needs no display then. Raises MissingExtra."""
+    """The module matplotlib.pyplot, set to need no display. Raises MissingExtra."""
     with extra("lab"):
         import matplotlib as mpl
 

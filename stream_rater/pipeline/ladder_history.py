@@ -58,7 +58,8 @@ class UnknownLadderEvent(ValueError):
 
 
 class LadderContradiction(Exception):
-    """The ladders file contradicts the ladder events, or announces a change too late. One line."""
+    """The ladders file contradicts the ladder events, or its change comes too late or was
+    withdrawn. The text is one line."""
 
 
 class LadderEvent(msgspec.Struct, frozen=True):

@@ -74,8 +74,8 @@ class Observer:
         the player of a seed already has a round, or the player of a reset has none."""
 
     def records_looked_up(self, cached: int, read: int) -> None:
-        """Of the belief records that a batch or a wave needs, this many were cached, and the others
-        were read from the store."""
+        """Of the belief records that a batch or a wave needs, `cached` were in the cache, and
+        `read` come from the store."""
 
     def records_cached(self, evicted: int, bytes_used: int) -> None:
         """Records were cached, and so many others were `evicted` for that. All that are cached take
@@ -102,10 +102,10 @@ class Observer:
         """Kafka deleted offsets [committed, start) of a partition before they were read."""
 
     def started_over(self, trouble: Trouble) -> None:
-        """An effect failed with this error. The machine dropped its state, and reads it again."""
+        """An effect failed with this error. The machine drops its state, and starts over."""
 
     def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
-        """A ladder's rounds from here on wait: the worker's file and the ladder events disagree."""
+        """A ladder's rounds from `offset` on wait: the worker's file and ladder events disagree."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
         """The worker's file and the ladder events agree on these ladders."""

@@ -145,7 +145,7 @@ class Poll(Effect[Polled]):
 
     timeout_s: float
     no_fetch: bool = False
-    """Fetch no records, and ask for changes of ownership only: the machine has as many as it wants,
+    """Ask only for changes of ownership, and fetch no records: the machine has as many as it wants,
     or pauses after a failure. Unless ownership changes, such a poll lasts the whole time-out."""
     paused: frozenset[int] = frozenset()  # Partitions to pause.
     gather_s: float = 0.0  # Seconds to wait for more records after the first one.
@@ -260,7 +260,7 @@ class ShardEnds(Effect[Sequence[int]]):
 
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
-    """Read the end offset of each shard. Raises Resharded if the number of shards is another."""
+    """Read the end offset of each shard. Raises Resharded if there are not `shards` of them."""
     ends = yield from ask(ShardEnds())
     if len(ends) != shards:
         raise Resharded(shards, len(ends))

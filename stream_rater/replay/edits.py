@@ -378,7 +378,7 @@ COMPARED_OF_SEEDS = "mu", "sigma", "rounds"
 
 
 def _content(of: RoundBatch | seed_records.Seed | None) -> tuple[object, ...]:
-    """All fields of a round or a seed except its id, in a form that can be compared."""
+    """What corrections can change in a round or a seed, in a form that can be compared."""
     if of is None:
         return ()
     columns = COMPARED_OF_SEEDS if isinstance(of, seed_records.Seed) else COMPARED

@@ -237,8 +237,8 @@ class Ledger:
     def _with_names_of(
         self, player: str, offsets_of: Mapping[str, set[int]]
     ) -> Iterator[tuple[int, set[str]]]:
-        """Yield the offset of each round that counts and has one of the names whose entries the
-        player owns now. All these names are yielded with each offset."""
+        """Yield the offset of each round or seed in `offsets_of` that counts and has one of the
+        names whose entries the player owns now. All these names are yielded with each offset."""
         names = set(self._corrections.entries.names_of(player))
         offsets = set[int]().union(*(offsets_of.get(name, ()) for name in names))
         for offset in offsets - self._corrections.voided:

@@ -100,7 +100,7 @@ class Replay:
         return RatedBatch(batch, self.rate(batch.rounds), seeded)
 
     def seed(self, reported: Seed) -> Seeded | None:
-        """Apply an accepted seed or reset as the corrections edit it; None if no player is left."""
+        """Apply an accepted seed or reset as corrections edit it; None if they void or empty it."""
         seed = self.log.seed(reported)
         if seed is None:
             return None

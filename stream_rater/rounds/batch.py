@@ -49,7 +49,7 @@ class RoundBatch(Ragged, gc=False):
     optional: ClassVar = {"seat": NO_SEAT, "score": math.nan}
 
     heads: Sequence[Round]
-    """(R,) the id, the ladder and the reported time of each round. They do not affect ratings."""
+    """(R,) the id, the ladder and the reported time of each round. Kernels do not read them."""
     time: Ints  # (R,) the time of completion, Unix seconds.
     weight: Floats  # (R,) the relative weight of the round's evidence.
     ceiling: Floats  # (R,) the cap on performances; infinite for none.

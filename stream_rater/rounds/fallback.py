@@ -20,7 +20,7 @@ from stream_rater.rounds import batch, depth, validation
 
 T = TypeVar("T")
 LONGEST_TEXT = 200
-"""The most characters of msgspec's text that are kept. It has a field's name, which may be long."""
+"""The most characters of msgspec's text that are kept: a field's name in it may be long."""
 
 _FIELD_CODES = (
     (re.compile(r"\.rank`"), "bad-rank"),
@@ -238,7 +238,7 @@ def _team(entry: Entry) -> Sequence[str]:
 
 
 def _shares(entry: Entry, size: int) -> Sequence[float]:
-    """The share of each player of an entry with `size` players; NaN if their number is wrong."""
+    """The share of each of an entry's `size` players; NaN if the number of shares is wrong."""
     if entry.shares is None:
         return (1.0,) * size
     return entry.shares if len(entry.shares) == size else (math.nan,) * size

@@ -105,8 +105,8 @@ class LineReader(Iterator[Record]):
         raise StopIteration
 
     def batches(self, most_bytes: int) -> Iterator[Sequence[Record]]:
-        """Yield batches of consecutive records. A batch is a PlainRecords of at most `most_bytes`
-        bytes or of one line; or it is a list, which may have more bytes and corrections."""
+        """Yield batches of consecutive records, of at most `most_bytes` bytes or of one line. A
+        batch is a PlainRecords, or a list if one of its lines may be a correction or is blank."""
         lines = FIRST_LINES
         while values := self._take(lines, most_bytes):
             first, self._number = self._number, self._number + len(values)

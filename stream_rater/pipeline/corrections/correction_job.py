@@ -407,8 +407,8 @@ class CorrectionJob:
 
     @property
     def latest_time_s(self) -> int:
-        """The latest time at which a round of the ladder before `at` ended, in Unix seconds; 0 if
-        there is none."""
+        """The latest time of a round, seed or reset of the ladder before `at`, in Unix seconds; 0
+        if there is none."""
         return self._read_so_far.time
 
     @property

@@ -125,8 +125,8 @@ class CorrectionValidator:
     ) -> None:  # fmt: skip
         """`before`: the corrections that were accepted before, in that order. `to_validate`: all
         other corrections that will be validated. `base`: what is known of the rounds before
-        `first`, if the pass begins at that offset; `base_places` has the places of the corrections
-        that the base includes."""
+        `first`, the offset at which the pass begins; `base_places` has the places of the
+        corrections that the base includes."""
         before = list(before)
         corrections = [*(correction_of(each) for each in before), *to_validate]
         self.ledger = Ledger(corrections, decoder.read, base)

@@ -163,9 +163,9 @@ class Corrections:
         agreed_at: Callable[[str, int], Step[bool]],
     ) -> Step[bool]:  # fmt: skip
         """Begin the work on a queued record that is due, together with those behind it that need as
-        little work. Returns whether the work has begun. It begins only if all workers agree on the
-        ladder at the offset of the last record. If they do not, it begins for the first record
-        alone, provided that they agree there."""
+        little work. Returns whether the work has begun. It begins for all of these records if all
+        workers agree on the ladder at the offset of the last one, and for the first record alone if
+        they agree only there."""
         if queued.partition in self._current_work:
             return True
         source = inputs[queued.partition]

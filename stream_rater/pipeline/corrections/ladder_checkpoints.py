@@ -181,7 +181,7 @@ class StartingPoint:
         return checkpoint.ids_of(self._ids)
 
     def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
-        """The checkpoint's players and beliefs, with these edits. Raises UnusableCheckpoint."""
+        """The checkpoint's beliefs, on a ladder with these edits. Raises UnusableCheckpoint."""
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)

@@ -294,7 +294,8 @@ class Agreement:
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
-        """Read the ladder events. Returns whether a ladder's record at this offset may be rated."""
+        """Whether a ladder's record at this offset may be rated. Reads the ladder events first,
+        unless a remembered disagreement forbids it."""
         if offset < self.allowed_before(ladder):
             yield from self._read({ladder}, until_s, observer)
         return offset < self.allowed_before(ladder)

@@ -44,7 +44,7 @@ class Backlog:
         self.waiting = 0
         """The number of players in all unfinished rounds. An oversize round counts as
         `wave_players`, the number of its players that are in memory at a time."""
-        self._waiting_of: Counter[int] = Counter()  # The number of unfinished rounds by partition.
+        self._waiting_of: Counter[int] = Counter()  # The number of these players by partition.
         self.oversize = 0  # The number of unfinished rounds that are larger than a wave.
 
     def __len__(self) -> int:

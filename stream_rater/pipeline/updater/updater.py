@@ -95,8 +95,8 @@ class Updater:
         open_shard: Callable[[ports.StoredShard, int, int], Shard] = Shard.from_stored,
     ) -> None:  # fmt: skip
         """`cache_bytes` is the memory of the cached records; 0: none are cached. `kernel` is the
-        version of the kernels that apply parts. `open_shard` makes a Shard when an owned shard is
-        opened; mutants pass another one."""
+        version of the kernels that apply parts. `open_shard` makes a Shard from its stored state,
+        its committed offset and the number of shards; mutants pass another one."""
         self._shard_count = shard_count
         self._observer = observer or Observer()
         self._idle_s = idle_s

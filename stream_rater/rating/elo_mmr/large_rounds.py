@@ -74,7 +74,7 @@ UNFINISHED = 1e-3  # The tolerance for entries that did not finish, whose f is l
 
 OWN = 1500
 """In rounds smaller than this, a first step adds each entry's own terms to the guess. It is cheap,
-because L is known there."""
+because L is known at the guess."""
 
 PASSES = 4  # The most steps that entries take together. An entry that needs more continues alone.
 

@@ -241,7 +241,7 @@ def _mode(belief: Any, terms: Floats) -> float:
 @kernel
 def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Widen the beliefs, add the evidence and find the new modes, in place. The arguments are those
-    of `belief.update`."""
+    of `belief.update`, without `rho`."""
     terms = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
         belief = header[rows[i]]

@@ -188,7 +188,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
     sampled: ClassVar[dict[str, Any]] = {}
-    """The arguments of `sample` for the parameters that have no default."""
+    """The parameters of `sample`, as far as they are not the default ones."""
     replaced: ClassVar[tuple[str, ...]] = ()
     """Parameters that are another form of what `space` varies. They are None in a tuned system."""
     newer: ClassVar[tuple[str, ...]] = NEWER
