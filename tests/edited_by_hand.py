@@ -179,8 +179,8 @@ class Editor:
         self._places: dict[str, int] = {}  # By round id, the first place; others are duplicates.
         self._voided: set[int] = set()
         self._merged_or_out: list[tuple[str, str, tuple[int, int], bool]] = []
-        """Rules: a player, who has their entries from then on (empty: nobody), the span of places,
-        and whether seeds and resets are meant, too."""
+        """Rules: a player, who has their entries from then on (empty: nobody), the span of time in
+        which entries are out, and whether seeds and resets are meant, too."""
         self._season = 0
         self._seasons: dict[int, Line] = {}
         self._waiting: list[tuple[int, Line]] = []

@@ -73,7 +73,7 @@ def diffuse(player: SlowPlayer, gamma2: float, rho: float) -> None:
 def performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
 ) -> float:
-    """The zero of Q_i (Theorem 3.2). Entries of place 0 did not finish: they are not compared."""
+    """The zero of Q_i (Theorem 3.2). Entries of place 0 (dnf) are not compared with one another."""
 
     def minus_q(x: float) -> float:
         total = 0.0

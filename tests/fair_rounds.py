@@ -85,7 +85,7 @@ class Season:
         self, size: Size, rounds: int, rng: np.random.Generator, *, mirrored: bool = False,
         places: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Rate so many rounds. `mirrored`: in reverse order. `places`: those of a round's sides."""
+        """Rate so many rounds. `mirrored`: with results reversed. `places`: of a round's sides."""
         in_turn = PLAYERS // size.players
         left = -(-rounds // in_turn)
         while left > 0:

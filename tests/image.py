@@ -3,7 +3,7 @@
 It runs the commands of the build stage by the stage's shell, below a new folder, then what the
 image runs, with no right to write there. A traced round's span must reach a collector. In the
 image's root, every module must be imported and every command must run. Left out are the base image
-and the copy between stages. `make test-all` compiles no kernels: it copies those of this tree."""
+and the copy between stages. `make test-all` copies this tree's kernels, and compiles Elo-MMR."""
 
 import os
 import re

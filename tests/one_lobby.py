@@ -106,7 +106,7 @@ PLAIN: dict[str, Any] = {"_fused": lambda a, b, c: a * b + c, "_prefetch": lambd
 
 
 def use_plain_python() -> None:
-    """From now on no kernel is compiled: the decorators return the functions unchanged."""
+    """From now on no kernel is compiled: the decorators return Python functions."""
     import numba.extending
     import numpy as np
 

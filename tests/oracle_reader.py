@@ -1,5 +1,5 @@
-"""The readable oracle of `rounds/decoder.py`: it reads entry by entry, rule by rule. It shares with
-it only the decoders of `contract/events`, the reader of headers and the constants."""
+"""The readable oracle of `rounds/decoder.py`: it reads entry by entry, rule by rule. The two share
+only the decoders of `contract/events`, the reader of headers and the constants."""
 
 import math
 import re

@@ -14,7 +14,7 @@ from local.processes import cpu_steps
 
 STILL_S: Final = 180.0  # A wait fails after this long without movement.
 
-LEAST_LOOKS: Final = 20  # After the last movement, before it fails: a machine may be suspended.
+LEAST_LOOKS: Final = 20  # The fewest looks before it fails: a machine may have been suspended.
 
 LONGEST_S: Final = 1500.0  # A wait fails after this time, even if something still moves.
 

@@ -249,7 +249,7 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
 
 
 # --- waits in slices ------------------------------------------------------------------------------
-# A worker that is asked to stop does not wait for the whole time-out, but for STOP_GRACE_S.
+# A worker that is asked to stop does not wait for the whole time-out: at most for STOP_GRACE_S.
 
 SLICE_S = 0.25  # The length of a slice. A wait notices a request to stop after each slice.
 STOP_GRACE_S = 3.0  # The longest time that a wait continues after the worker is asked to stop.

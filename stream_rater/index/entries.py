@@ -203,8 +203,8 @@ def bin_of(rating: float) -> int:
 
 
 class PlayerErased(NamedTuple):
-    """A record without a value: the index must forget the player. In each partition with events of
-    the player, it is the last such record."""
+    """A record without a value: the index must forget the player. It is the last record of the
+    player in each partition that has events of the player."""
 
     ladder: str
     player: str

@@ -20,7 +20,7 @@ class FollowedTopic(Protocol):
 
     @property
     def forgets_s(self) -> float:
-        """The seconds after which an erased player's record may vanish; inf: it never does."""
+        """The seconds after which the record of an erasure may vanish; inf: it never does."""
 
     @property
     def reached(self) -> Mapping[int, int]:

@@ -50,7 +50,7 @@ class Edition(NamedTuple):
     verdicts: Verdicts  # The verdicts on the corrections that count (`ledger.verdicts_of_log`).
     limits: Mapping[str, int]
     """By ladder, the offset of the first applied correction that this edition leaves out. The
-    edition is for the players whose pending parts are of this correction."""
+    edition is for the players whose first pending correction part is of this correction."""
 
 
 def editions(
@@ -140,8 +140,7 @@ def last_published(
 
 
 class CorrectionTraces:
-    """Restores in rebuilt beliefs the values that corrections have left in the store. (It has
-    nothing to do with the marks of a rebuild.)"""
+    """Restores in rebuilt beliefs the values that corrections have left in the store."""
 
     def __init__(
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,

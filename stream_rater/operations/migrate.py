@@ -215,8 +215,8 @@ class Migration:
 
     def rebuild(self) -> int:
         """Rebuild the beliefs at the new place, and return their number. Raises Failed if a belief
-        or a newest event (if it may be read) differs from that in the old place, or if one of the
-        places has changed since `check`."""
+        or a newest event (if it may be read) differs from that in the old place, or if something
+        else uses the new place, or has changed the old one since `check`."""
         source, target = self._source, self._target
         before = self._renamed(self._digests(source, f"beliefs in {source.name}"))
         target.drop_derived()

@@ -266,8 +266,7 @@ ORDER = Key(np.uint64(0), np.uint64(0))
 
 
 def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: Settings) -> Plan:
-    """The plan for the players of the ladder `source`. Raises BadConfiguration if the ladders file
-    is not that of the workers, and Failed if there are no such players."""
+    """The plan for the players of the ladder `source`. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     if source == head.ladder:
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")

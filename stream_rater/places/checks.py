@@ -67,7 +67,7 @@ def whole_seasons(standings: Standings) -> Standings:
 
 
 def still_behind(records: int) -> Failed:
-    """The error of a command that waited in vain until this many records are rated."""
+    """The error of a command that waited in vain for this many records to be rated."""
     return Failed(
         f"the workers are {counted(records, 'record')} behind: nothing was written: run it again "
         "once they have caught up, or let it wait longer, by --wait"

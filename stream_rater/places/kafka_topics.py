@@ -103,8 +103,7 @@ def check_free(
 
 
 def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
-    """Raise BadConfiguration if the largest record of a new topic may be smaller than an old
-    one's."""
+    """Raise BadConfiguration if a new topic's size limit of records is below the old one's."""
     for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
         size, needed = size_of(new.configuration(topic)), size_of(old.configuration(twin))
         if size < needed:

@@ -329,7 +329,7 @@ class Place(ABC):
 
     @abstractmethod
     def tails(self, offsets: Mapping[int, int]) -> Mapping[int, ports.SourceTail]:
-        """By partition of the rounds, its end, and the checksum of the record before `offsets`."""
+        """By partition of the rounds, its end, and the checksum of the record before its offset."""
 
     def tails_before(self, offsets: Mapping[int, int]) -> ports.Tails:
         """By partition of the rounds, the checksum of the record before an offset other than 0."""
@@ -346,7 +346,7 @@ class Place(ABC):
 
     @abstractmethod
     def commit_rounds(self, offsets: Mapping[int, int], tails: ports.Tails | None = None) -> None:
-        """Commit offsets of the estimators. `tails`: their checksums; None: computed by the log."""
+        """Commit offsets of the estimators with `tails`; None: with those of `tails_before`."""
 
     @abstractmethod
     def commit_parts(self, offsets: Mapping[int, int]) -> None:

@@ -95,8 +95,8 @@ class _Waiting(NamedTuple):
 
 
 class Engine:
-    """Runs both machines. Other threads may call `append` and `stop`; all other methods are for the
-    thread that opened the file."""
+    """Runs both machines in the thread that opened the file. Other threads may use `append`,
+    `end_of`, `waiting` and `stop`."""
 
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],

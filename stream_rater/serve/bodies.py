@@ -79,7 +79,7 @@ class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a 
     provisional: bool
     completed_at: str | None  # The time when the last round was completed; null for a newcomer.
     offset: int | None  # The offset in `round-completed` of the last change of the player.
-    season: int | None  # The season of the last event: a newer one begins with the next event.
+    season: int | None  # The season of the last event: a newer one shows with the next event.
     tier: TierName = UNSET  # Null if the player is not listed; left out without tiers.
     previous_tier: TierName = UNSET
     """The tier before the last event; null if the player is not listed, or was not listed then. It
@@ -269,7 +269,7 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
     """The rank of each side; null for a side that did not finish."""
-    scores: list[float | None] | None = None  # One for each side, if the ladder uses scores.
+    scores: list[float | None] | None = None  # One a side; they count if the ladder uses scores.
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
     performance_ceiling: float | None = None
     completed_at: str | None = None  # The time of completion (RFC 3339); by default, now.

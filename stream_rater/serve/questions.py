@@ -236,7 +236,7 @@ class Questions:
         )
 
     def check_complete(self) -> None:
-        """Raise Incomplete if a missing player or ladder may only be not read yet."""
+        """Raise Incomplete if a missing player or ladder may have events that are not read yet."""
         if not self._is_complete():
             raise Incomplete
 

@@ -163,7 +163,7 @@ class CsvRows(TableRows):
         return raw.removeprefix(b"\xef\xbb\xbf")
 
     def _not_utf8(self, byte: bytes) -> None:
-        """Ask about the encoding. Up to three lines are shown as each encoding would read them."""
+        """Ask about the encoding. Shows up to three cells as each encoding that fits reads them."""
         seen, first = list[tuple[int, bytes]](), self._number
         for number, raw in enumerate(chain(self._taken[-1:], self._lines), first):
             words = re.split(rb"[,;\t\r\n\"]", raw)

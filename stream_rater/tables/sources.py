@@ -60,7 +60,7 @@ class TableRows:
 
     def check_header(self, is_known: Callable[[str], bool]) -> None:
         """Raise BadConfiguration if the first row of a text seems not to name the columns.
-        `is_known`: whether any column's name says its role."""
+        `is_known`: whether a name of a column says its role."""
 
     def rows(self, places: Sequence[int], reject: Reject) -> Iterator[Row]:
         """Yield the number of each row, from 1, and its cells. `places`: the columns that are

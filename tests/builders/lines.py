@@ -76,7 +76,7 @@ class ListedRecords:
 
 @dataclass(frozen=True)
 class FailingRecords:
-    """A `log_reading.LogSource` that raises `error` after the first batch of records."""
+    """A `log_reading.LogSource` that yields these records, and then raises `error`."""
 
     records: Sequence[Record]
     error: Exception

@@ -276,7 +276,7 @@ class Input:
             self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _read_membership(self) -> None:
-        """Read the member id and the group's metadata, both valid until the assignment changes."""
+        """Read the member id and the group's metadata, which may be out of date soon (MEMBER_S)."""
         metadata = self.consumer.consumer_group_metadata()
         self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.

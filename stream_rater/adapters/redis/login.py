@@ -22,7 +22,7 @@ class RedisLogin(redis.CredentialProvider):
         self._used: Credentials | None = None
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        """The user, if any, and the password. BadConfiguration: the file could never be read."""
+        """The user, if any, and the password. Raises BadConfiguration if none was ever read."""
         self._used = self._credentials.read()
         username, password = self._used
         return (username, password) if username else (password,)

@@ -270,9 +270,9 @@ def checkpoint_piece_key(ladder: str, name: str, number: int) -> str:
 
 class RedisCheckpoints:
     """The checkpoints of ladders, which are a cache: no caller waits for a Redis that is full,
-    read-only or slow. A call that fails with StoreTrouble returns that, and `on_failure` gets the
-    reason; Denied is raised. `guard` raises both in place of Redis' errors. `rebuild` keeps
-    checkpoints: each knows what it depends on."""
+    read-only or slow. A call that fails with StoreTrouble says so by its result, and `on_failure`
+    gets the reason; Denied is raised, and only `drop_all` raises StoreTrouble. `guard` raises both
+    in place of Redis' errors. `rebuild` keeps checkpoints: each knows what it depends on."""
 
     on_failure: Callable[[str], None]  # Receives the reason of each call that fails.
 

@@ -148,7 +148,7 @@ class Database:
 
     @contextmanager
     def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """A block in one transaction: that of the turn, or one of its own. Raises `trouble`."""
+        """A block in one transaction: the turn's, or one of its own. Raises as `guarded` does."""
         with nullcontext() if self.in_turn else self.turn(), self.guarded(trouble) as connection:
             self._check_open()
             yield connection
@@ -197,7 +197,7 @@ class Database:
 
     @contextmanager
     def guarded(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
-        """A block in which SQLite's errors become `trouble`, after which no turn is committed."""
+        """A block that raises SQLite's errors by `error_of`. A turn that had one is rolled back."""
         try:
             yield self.connection
         except sqlite3.Error as error:

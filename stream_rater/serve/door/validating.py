@@ -118,7 +118,7 @@ class Validator:
         return ValidCorrection(ladder, kind, record.partition, value, round_id, batched)
 
     def _decoded_correction(self, record: Record) -> object:
-        """The correction, seed or reset. Raises Invalid if it would be rejected at any offset."""
+        """The correction, seed or reset. Raises Invalid if it would be rejected at every offset."""
         decode: Callable[[Record, Ladders, int], object] = correction_records.decode
         if is_seed(record):
             decode = seed_records.decode

@@ -252,7 +252,7 @@ class Api:
                 assert_never(name)
 
     def _beginnings(self, ladder: str, query: dict[str, Any]) -> Beginnings | None:
-        """What finds the ratings with which players begin; None if no such rating is wanted."""
+        """What finds ratings with which players begin; None if none is wanted. Raises Refused."""
         source, more = query["seed_from"], float(query["seed_sigma"])
         if source is None:
             if more:

@@ -242,7 +242,7 @@ def beginnings_of(
     """The players who have a rating on another ladder, but no belief on this one, with that rating
     on the scale of this ladder. They are in the order of `players`.
 
-    `names`: this ladder, and the other one. `published`: the same of both. `more_sigma` is added to
+    `names`: this ladder, and the other one. `published`: that of each. `more_sigma` is added to
     each sigma. A player who was removed from one of the ladders is left out. Raises Refused if the
     other ladder was never rated, and what `LiveBeliefs.of` raises.
     """

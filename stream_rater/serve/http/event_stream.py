@@ -229,7 +229,7 @@ class Hub:
 
     def _has_room(self, address: str) -> bool:
         """Whether one more client may follow. To make room, the newest stream of the address with
-        the most clients ends, if this address has far fewer."""
+        the most clients ends, if these are at least two more than this address has."""
         if len(self._clients) < MOST_FOLLOWERS:
             return True
         counts = Counter(client.address for client in self._clients)
