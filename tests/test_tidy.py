@@ -27,14 +27,6 @@ FRONT = {"config", "evaluation", "library", "rating"}  # What `stream_rater` get
 
 CLIENTS = {"confluent_kafka", "redis", "hiredis"}
 
-KNOW_ADAPTERS = {
-    "operations/compare_logs", "serve/door/door", "serve/door/on_file", "serve/door/on_kafka",
-    "serve/index/evaluation", "serve/index/file_follower", "serve/index/file_index",
-    "serve/index/file_seasons", "serve/index/follower", "serve/index/reader",
-    "serve/index/scripts", "serve/index/seasons", "serve/index/writer", "serve/standalone",
-}  # fmt: skip
-"""The files outside of `places` and `runtime` that import adapters."""
-
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -142,14 +134,14 @@ def test_only_adapters_know_clients() -> None:
 
 
 def test_places_hide_the_adapters() -> None:
-    """Only these rooms and files import adapters, and only two files read the setting `data`."""
+    """Only these rooms import adapters, and only two files read the setting `data`."""
     inner = {"adapters", "places", "runtime"}
     others = {
         name(path)
         for path, tree in trees() if own(path) not in inner
         and any(each.startswith(f"{PACKAGE}.adapters") for each in imports(tree))
     }  # fmt: skip
-    assert others - {f"{PACKAGE}/{each}.py" for each in KNOW_ADAPTERS} == set()
+    assert others == set()
     asking = {name(path) for path in OURS if "settings.data" in path.read_text()}
     assert asking == {f"{PACKAGE}/places/__init__.py", f"{PACKAGE}/cli/options.py"}
 
