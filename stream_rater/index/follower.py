@@ -277,7 +277,7 @@ class Follower:
             self._report()
 
     def _read_some(self, topic: FollowedTopic, writer: IndexWriter, positions: list[int]) -> None:
-        """Write what arrives within POLL_S. Raises `positions` to what the index then has."""
+        """Write what arrives in one wait. Raises `positions` to what the index then has."""
         changes: list[PlacedEvent] = []
         events: list[NewEvent] = []
         before, tails, back = list(positions), dict[int, Record](), ""
@@ -309,8 +309,8 @@ class Follower:
             raise LogTrouble(f"{topic.id}: {back}")
 
     def _gather(self, topic: FollowedTopic, positions: Sequence[int]) -> Sequence[Record]:
-        """The records that arrive within POLL_S. Stops once it has AT_ONCE of them."""
-        end_s = self._clock() + POLL_S
+        """The records that one wait brings, and those that are there by then: what was published
+        waits no longer. Stops once it has AT_ONCE of them."""
         records, self._reached = list[Record](), list(positions)
         wait_s = POLL_S
         while True:
@@ -318,7 +318,7 @@ class Follower:
             records += some
             for partition, end in topic.reached.items():
                 self._reached[partition] = max(self._reached[partition], end)
-            wait_s = max(0.0, end_s - self._clock())
+            wait_s = 0.0
             if not some or len(records) >= AT_ONCE or self._stop.is_set():
                 return records
 

@@ -22,6 +22,7 @@ from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, TEMPLATE, Ladder, Ladders
 from stream_rater.config.views import DAY_S, Listing, Tier
 from stream_rater.contract.events import parse_time
+from stream_rater.contract.record import Record
 from stream_rater.index import folder, follower
 from stream_rater.index.follower import Follower
 from stream_rater.index.log import NewEvent, Watcher
@@ -115,6 +116,26 @@ def rows_of(written: Written, table: str) -> list[bytes]:
 
 def in_index(written: Written) -> set[str]:
     return {key.decode() for key in rows_of(written, "players")}
+
+
+def test_events_that_are_there_wait_for_no_others(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a read that brings events, the next one does not wait: then they are written."""
+    written.publish("ann")
+    monkeypatch.setattr(follower, "AT_ONCE", 100)
+    gather, waits, brought = followed.FileEvents.gather, list[float](), [False]
+
+    def watched(self: followed.FileEvents, wait_s: float) -> Sequence[Record]:
+        if brought.pop():
+            waits.append(wait_s)
+        some = gather(self, wait_s)
+        brought.append(bool(some))
+        return some
+
+    monkeypatch.setattr(followed.FileEvents, "gather", watched)
+    follow(written)
+    assert waits == [0.0]
 
 
 def test_nothing_is_missed_while_old_events_are_pruned(written: Written) -> None:
