@@ -454,3 +454,20 @@ def test_an_error_of_one_partition_is_trouble() -> None:
                 asked(who, error)
     assert asked("worker", None) == {0: 7, 1: None}
     assert asked("command", None) == {0: SourceCommit(7), 1: None}
+
+
+def test_a_coordinator_that_hangs_is_asked_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a request that timed out, another client asks, which finds the present coordinator."""
+
+    def hang(*_: Any, **__: Any) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    answer = [SimpleNamespace(partition=0, offset=7, metadata="", error=None)]
+    clients = iter(
+        (
+            SimpleNamespace(committed=hang, poll=lambda _: None),
+            SimpleNamespace(committed=lambda *_, **__: answer),
+        )
+    )
+    monkeypatch.setattr(access, "new_consumer", lambda *_, **__: next(clients))
+    assert Admin(AT).committed("g", "t", 1) == {0: 7}

@@ -310,6 +310,8 @@ class Admin:
             found = reader.committed(asked, timeout=self._timeout_s)
         except KafkaException as error:
             denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
+            # It may go on asking a coordinator that hangs. Another one asks which broker it is.
+            self._readers.pop(group, None)
             raise access.trouble_of(denial.error() if denial is not None else error) from None
         access.raise_first(found)
         return {tp.partition: records.source_commit(tp) for tp in found}
