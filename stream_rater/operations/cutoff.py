@@ -32,8 +32,10 @@ import numpy as np
 from stream_rater.columns import kernels, sharding
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.pipeline.parts import belief_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows
@@ -275,13 +277,11 @@ class Cutoff:
         if record.unreadable:
             raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
-            if belief_parts.is_correction(record.value or b""):
-                self._add_correction(record)
+            value, kernel = record.value or b"", self._newest_kernel(record)
+            if (given := belief_parts.read(value, kernel, oldest=0)) is not None:
+                self._add_given(record, given)
                 return
-            if belief_parts.is_seeded(record.value or b""):
-                self._add_seeds(record)
-                return
-            part = schema.decode(record.value or b"", self._newest_kernel(record), oldest=0)
+            part = schema.decode(value, kernel, oldest=0)
         except schema.RebuildMark as mark:
             self._shards_in_mark[record.partition] = mark.shards
             return
@@ -301,35 +301,31 @@ class Cutoff:
         elif not self._is_of_former_owner(cut_for, record):
             self._ignored.append((players, offsets))
 
-    def _add_seeds(self, record: Record) -> None:
-        """Note a seed part. The source offset of a row is that of its seed or reset."""
-        part = belief_parts.decode_seeds(record.value or b"", self._newest_kernel(record), oldest=0)
-        self._add_part(record, part.shards, part.column, part.offset)
+    def _add_given(self, record: Record, part: PartView) -> None:
+        """Note a part of corrections, seeds or resets. The source offset of a row is that of its
+        correction, seed or reset."""
+        players, offsets = part.decoded.players, part.decoded.offset
+        self.with_parts.add(record.partition)
+        if part.cause in SEEDS:
+            self._add_part(record, part.shards, players, offsets)
+        elif self._takes_effect(part.shards, record):  # else the successor applies it again
+            self._add_rows([record], [len(offsets)], players, offsets)
+            if self.counts(players, offsets).all():  # else the correction was lost
+                self._add_corrections(record, part.decoded)
+
+    def _add_corrections(self, record: Record, rows: Rows) -> None:
+        assert isinstance(rows.given, StringColumn)
+        each = zip(rows.players, rows.offset.tolist(), rows.given.strings(), strict=True)
+        for player, offset, data in each:
+            if self._is_pending(record):
+                self._corrections.setdefault(player, []).append(offset)
+            else:
+                self._add_corrected(player, offset, data)
 
     def _newest_kernel(self, record: Record) -> int:
         """The newest kernel version that a part may have. Updaters of this release must be able to
         apply a pending part. An applied part only shows which rounds its players had."""
         return self._kernel if self._is_pending(record) else ANY_KERNEL
-
-    def _add_correction(self, record: Record) -> None:
-        """Note a correction part. The source offset of all its rows is the correction's offset."""
-        part = belief_parts.decode_correction(
-            record.value or b"", self._newest_kernel(record), oldest=0
-        )
-        self.with_parts.add(record.partition)
-        if not self._takes_effect(part.shards, record):
-            return  # the sender's successor applies the correction again
-        players = [(part.ladder, each) for each in part.players]
-        offsets = np.full(len(players), part.offset)
-        self._add_rows([record], [len(players)], column := PlayerColumn.of(players), offsets)
-        if not self.counts(column, offsets).all():
-            return  # the correction was lost
-        if self._is_pending(record):
-            for player in players:
-                self._corrections.setdefault(player, []).append(part.offset)
-        else:
-            for player, data in zip(players, part.records, strict=True):
-                self._add_corrected(player, part.offset, data)
 
     def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
         """Note a record from a correction part before g. It is left out if the player already has a

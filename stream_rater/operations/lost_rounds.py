@@ -133,7 +133,7 @@ class Closing:
         no belief any more. `sent`: the offset of a partition before which all rounds are in the
         beliefs."""
         shards = self._place.shards
-        now, seen, every = datetime.now(UTC).isoformat(), set[Player](), np.ones(1, np.bool_)
+        now, seen = datetime.now(UTC).isoformat(), set[Player]()
         last_of = cache(lambda ladder: sent(partition_of(ladder, len(self._reach))) - 1)
 
         @cache
@@ -161,7 +161,7 @@ class Closing:
                 shard, cause = (
                     int(shards_of([name], shards)[0]), CorrectionCause(cause=LOG_LOST, offset=place)
                 )  # fmt: skip
-                yield from correction_events(shard, ladder, cause, now, rule, [name], header, every)
+                yield from correction_events(shard, ladder, cause, now, rule, [name], header)
 
         def all_events() -> Iterator[Event]:
             for batch in self._place.beliefs():

@@ -13,7 +13,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json, to_json
 from stream_rater.contract.record import header
 from stream_rater.contract.seeds import SEEDS
-from stream_rater.pipeline.updater.belief_changes import CORRECTION
+from stream_rater.pipeline.updater.rating_events import CORRECTION
 from tests.chaos.season import Season, Tally, Who, compared, seeded, stored_records
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked

@@ -354,7 +354,7 @@ def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
 
 
 def stored(at: Performer, part: SeedPart) -> ports.StoredShard:
-    return read(at, 0, *part.column)
+    return read(at, 0, *part.view.decoded.players)
 
 
 def applied(at: Performer, part: SeedPart, offset: int) -> Change:

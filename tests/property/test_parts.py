@@ -15,7 +15,6 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged, joined, to_json
 from stream_rater.contract.record import Record, Trace
 from stream_rater.pipeline.parts import decoder, schema, unpacking
-from stream_rater.pipeline.parts.belief_parts import CorrectionPart, SeedPart
 from stream_rater.pipeline.parts.decoder import PartView, rows_of
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
@@ -323,7 +322,7 @@ class OfAnybody(Shard):
 
     __slots__ = ()
 
-    def _is_home(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> bool:
+    def _is_home(self, part: PartView, shard: int) -> bool:
         return True
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from stream_rater.adapters.local_driver import Steps
+from stream_rater.contract.corrections import KINDS
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
@@ -22,7 +23,6 @@ from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
-from stream_rater.pipeline.parts.belief_parts import CorrectionPart
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
@@ -77,7 +77,7 @@ class CorrectedTwice(Updater):
     def _compute(
         self, batch: ShardBatch, stored: Mapping[int, ports.StoredShard]
     ) -> dict[int, Change]:
-        if isinstance(batch.given, CorrectionPart):
+        if batch.given is not None and batch.given.cause in KINDS:
             blind = {  # the beliefs, with a last round before any correction
                 shard: [each and each[:6] + bytes(5) + each[11:] for each in of.records]
                 for shard, of in stored.items()

@@ -1,6 +1,6 @@
 """The updater's cache of records: scenarios, and mutants with one rule left out."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.record_table import RecordTable
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline.parts.belief_parts import CorrectionPart, SeedPart
+from stream_rater.contract.corrections import KINDS
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.ports import Apply, CommitSource, Poll, ReadBeliefs, Step, StoredShard
 from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.changes import Change
@@ -114,11 +115,11 @@ def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
 # --- what is cached -------------------------------------------------------------------------------
 
 
-def without_those_of(kind: type[CorrectionPart | SeedPart]) -> type[Updater]:
-    """What parts of one kind write is not cached."""
+def without_those_of(kinds: Collection[str]) -> type[Updater]:
+    """What parts of these kinds write is not cached."""
 
     def compute(self: Any, batch: ShardBatch, stored: Any) -> dict[int, Change]:
-        if isinstance(batch.given, kind):
+        if batch.given is not None and batch.given.cause in kinds:
             self.others |= batch.parts.keys()
         return Updater._compute(self, batch, stored)
 
@@ -158,7 +159,7 @@ def _reads(updater: Actor, player: str) -> bool:
 
 @catches(
     "cache-without-corrections", "cached records after corrections",
-    without_those_of(CorrectionPart),
+    without_those_of(KINDS),
 )  # fmt: skip
 def round_after_a_correction(stage: Stage) -> None:
     """A correction changes a player whose record is cached. Then the player has a round."""
@@ -169,7 +170,7 @@ def round_after_a_correction(stage: Stage) -> None:
     _next_round(stage, estimator, updater, A0, D0)
 
 
-@catches("cache-without-seeds", "cached records after seeds and resets", without_those_of(SeedPart))
+@catches("cache-without-seeds", "cached records after seeds and resets", without_those_of(SEEDS))
 def round_after_a_reset(stage: Stage) -> None:
     """A reset changes a player whose record is cached. Then the player has a round."""
     estimator, updater = stage.rated(A0, B0)

@@ -127,10 +127,8 @@ def _cut_for(record: Record) -> float:
     """The number of shards that a part was cut for; any number if it is no part."""
     try:
         value = record.value or b""
-        if belief_parts.is_correction(value):
-            return belief_parts.decode_correction(value, NEXT_KERNEL).shards
-        if belief_parts.is_seeded(value):
-            return belief_parts.decode_seeds(value, NEXT_KERNEL).shards
+        if (given := belief_parts.read(value, NEXT_KERNEL)) is not None:
+            return given.shards
         return schema.decode(value, NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
@@ -139,12 +137,9 @@ def _cut_for(record: Record) -> float:
 def rows(record: Record) -> list[Row]:
     """The players and rounds of a part, or the correction or seeds; empty if it is no part."""
     try:
-        if belief_parts.is_seeded(record.value or b""):
-            seeded = belief_parts.decode_seeds(record.value or b"", NEXT_KERNEL)
-            return list(zip(seeded.column, seeded.offset.tolist(), strict=True))
-        if belief_parts.is_correction(record.value or b""):
-            corrected = belief_parts.decode_correction(record.value or b"", NEXT_KERNEL)
-            return [((corrected.ladder, each), corrected.offset) for each in corrected.players]
+        if (given := belief_parts.read(record.value or b"", NEXT_KERNEL)) is not None:
+            decoded = given.decoded
+            return list(zip(decoded.players, decoded.offset.tolist(), strict=True))
         part = schema.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:
         return []

@@ -13,7 +13,6 @@ from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
-from stream_rater.pipeline.parts.belief_parts import SeedPart
 from stream_rater.pipeline.ports import CommitSource, Publish, ReadBeliefs, Scatter, Step, ask
 from stream_rater.pipeline.updater import belief_changes
 from stream_rater.pipeline.updater.updater import Updater
@@ -30,8 +29,8 @@ from .updating import EventsByOffset, applied_twice_and_unpublished
 # --- the updater ----------------------------------------------------------------------------------
 
 
-def _all(part: SeedPart, before: Table) -> Flags:
-    return np.ones(len(part), np.bool_)
+def _all(_: object, before: Table) -> Flags:
+    return np.ones(len(before), np.bool_)
 
 
 takes_any_row = within(Updater, "_compute", belief_changes, "_takes", _all)
@@ -48,7 +47,8 @@ class DecidedByTheEstimator(SeedWork):
 
     def step(self, sent: Sent) -> Step[bool]:
         if self._whole is not None:
-            column, shards = self._whole.column, player_map.shards_in(self.players)
+            column = self._whole.view.decoded.players
+            shards = player_map.shards_in(self.players)
             rows = {int(s): np.flatnonzero(shards == s) for s in np.unique(shards)}
             read = yield from ask(ReadBeliefs({s: column.take(own) for s, own in rows.items()}))
             played = {s: headers_of(read[s].records)["rounds"] > 0 for s in rows}

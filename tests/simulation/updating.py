@@ -8,7 +8,6 @@ import numpy as np
 
 from stream_rater.adapters.local_driver import Steps
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.parts.belief_parts import SeedPart
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
@@ -160,11 +159,10 @@ class EventsByOffset(Updater):
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: ports.StoredShard
     ) -> Events | None:
-        shard, given = self._shards[number], call.given
-        rows = given if isinstance(given, SeedPart) else call.rows
+        shard = self._shards[number]
         if stored.position == shard.position:
             last = headers_of(stored.records)["last"]
-            fresh = np.packbits(rows.offset == last).tobytes()
+            fresh = np.packbits(call.rows.offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
             stored = ports.StoredShard(shard.position, stored.records)
         return super()._build_events_again(number, call, stored)

@@ -109,7 +109,6 @@ def test_hashes_that_collide_make_nobody_repeat() -> None:
 VOIDED = CorrectionCause(cause="round-voided", offset=40, round_id="r-1")
 TIME = "2026-11-25T16:00:00Z"
 PLAYERS = ["ann", "b:b", "cy", "%"]
-EVERYBODY = np.ones(len(PLAYERS), np.bool_)
 
 
 def headers() -> Table:
@@ -123,11 +122,10 @@ def headers() -> Table:
 
 
 def published(
-    cause: CorrectionCause = VOIDED, chosen: np.ndarray = EVERYBODY, rule: RatingRule = RULE,
-    ladder: str = "l:1",
+    cause: CorrectionCause = VOIDED, rule: RatingRule = RULE, ladder: str = "l:1",
 ) -> tuple[list[Event], list[RatingChanged]]:  # fmt: skip
     """The events as they travel, and as they are read."""
-    events = correction_events(3, ladder, cause, TIME, rule, PLAYERS, headers(), chosen)
+    events = [*correction_events(3, ladder, cause, TIME, rule, PLAYERS, headers())]
     return events, [rating_changed_from_json(each.value) for each in events]
 
 
@@ -147,11 +145,9 @@ def test_a_whole_event() -> None:
 
 def test_whose_events_are_published() -> None:
     """Those of the chosen players, in order, each with an id that no round's event can have."""
-    events, changed = published(chosen=np.array([False, True, False, True]))
-    assert [each.player for each in changed] == ["b:b", "%"]
-    assert [each.key for each in events] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]
-    assert published(chosen=~EVERYBODY) == ([], [])
-    _, changed = published()
+    events, changed = published()
+    assert [each.player for each in changed] == PLAYERS
+    assert [each.key for each in events[1::2]] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]
     assert [each.rounds for each in changed] == headers()["rounds"].tolist()
     assert [each.provisional for each in changed] == [False, False, True, True]
     ids = {each.event_id for each in published(ladder="l")[0]}

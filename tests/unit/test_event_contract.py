@@ -270,7 +270,7 @@ def test_events_of_corrections_are_valid() -> None:
     for kind in (*KINDS, *SEEDS):
         cause = events.CorrectionCause(cause=kind, offset=7, round_id="r" * (kind < "q"))
         documented = correction_events(
-            0, "l", cause, "2026-11-20T20:15:05Z", RULE, ["a", "b"], header, header["mu"] > 0.0
+            0, "l", cause, "2026-11-20T20:15:05Z", RULE, ["a", "b"], header
         )  # fmt: skip
         assert len(documented) == 2
         for each in documented:

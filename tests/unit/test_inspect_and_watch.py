@@ -243,7 +243,7 @@ def corrected(cause: CorrectionCause, rounds: int) -> Record:
     header = np.zeros(1, HEADER)
     header["rounds"], header["mu"], header["previous_mu"] = rounds, 1534.0, 1590.0
     header["sigma"] = header["previous_sigma"] = 80.0
-    reported = "2026-11-25T16:00:00Z", RULE, ["ann"], header, np.ones(1, np.bool_)
+    reported = "2026-11-25T16:00:00Z", RULE, ["ann"], header
     (event,) = correction_events(0, "l", cause, *reported)
     return record_of(event.value)
 

@@ -33,11 +33,11 @@ KIND, LADDER, RECORDS, RECORD, MU, PLAYERS = 3, 4, 6, 7, 8, 11
 
 def same(one: SeedPart, other: SeedPart) -> bool:
     fields = "kind", "ladder", "rule", "shards", "kernel"
-    columns = "offset", "time", "mu", "sigma", "rounds"
+    columns = "record", "mu", "sigma", "rounds"
     return (
         all(getattr(one, name) == getattr(other, name) for name in fields)
         and all(np.array_equal(getattr(one, c), getattr(other, c), equal_nan=True) for c in columns)
-        and [*one.column] == [*other.column]
+        and one.names.texts() == other.names.texts()
         and list(one.records) == list(other.records)
     )
 
@@ -56,10 +56,10 @@ def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
 def test_rows_that_are_taken_keep_their_records() -> None:
     """Records without a row are left out. Rows have the columns that events are encoded from."""
     found = seed_part((7, "ab"), (8, "c"), (9, "de")).take(np.array([4, 1]))
-    assert [*found.column] == [("a", "e"), ("a", "b")]
-    assert found.offset.tolist() == [9, 7]
+    assert [*found.view.decoded.players] == [("a", "e"), ("a", "b")]
+    assert found.view.decoded.offset.tolist() == [9, 7]
     assert [each.offset for each in found.records] == [7, 9]
-    rows = seed_part((7, "ab"), (9, "cüd"), ladder="l:1").as_rows
+    rows = seed_part((7, "ab"), (9, "cüd"), ladder="l:1").view.decoded
     assert [*rows.players] == [("l:1", each) for each in "abcüd"]
     assert rows.offset.tolist() == [7, 7, 9, 9, 9]
     assert rows.time.tolist() == [7000, 7000, 9000, 9000, 9000]
@@ -134,7 +134,7 @@ def sent_of(
 
 def rows_of(parts: list[tuple[int, SeedPart]]) -> Iterator[tuple[int, str, int, float]]:
     for shard, each in parts:
-        columns = each.names.texts(), each.offset.tolist(), each.mu.tolist()
+        columns = each.names.texts(), each.view.decoded.offset.tolist(), each.mu.tolist()
         yield from ((shard, *row) for row in zip(*columns, strict=True))
 
 

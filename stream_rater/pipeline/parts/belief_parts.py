@@ -14,7 +14,6 @@ has one. The updater decides this, since only the shard's beliefs show it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -22,11 +21,11 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
-from stream_rater.contract.seeds import RESET, SEEDS
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.parts import schema, unpacking
-from stream_rater.pipeline.parts.decoder import Rows
+from stream_rater.pipeline.parts.decoder import PartView, Rows
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, UnknownPart, check_kernel
 from stream_rater.rating.stages import RatingRule
 
@@ -34,10 +33,48 @@ CORRECTION, SEEDED = 3, 4
 """The first element of the messages, where parts of rounds have schema.VERSION."""
 
 
-def _on_ladder(ladder: str, names: StringColumn) -> PlayerColumn:
-    """A column of players who are all on one ladder."""
-    index = np.zeros(len(names), np.int64)
-    return PlayerColumn(LadderColumn(StringColumn.of([ladder])), index, names)
+class RecordInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One record of `round-completed`: a seed or a reset."""
+
+    offset: int  # The offset of the record.
+    time: int
+    """The time from which on the ratings count, in Unix seconds."""
+    round_id: str
+    completed_at: str  # The same time, as reported.
+
+
+def rows_of(
+    ladder: str, rule: RatingRule, records: Sequence[RecordInPart], record: Ints,
+    names: StringColumn, given: StringColumn | Floats,
+) -> Rows:  # fmt: skip
+    """The rows of players of one ladder, as if the records were rounds that nobody finished,
+    without a performance. `record` (n,) is the index of each row's record, `names` (n,) are the
+    players, and `given` (n,) or (n, 3) is what the rows give to them: encoded beliefs, or mu, sigma
+    and the number of rounds."""
+    n, of = len(record), unpacking
+    texts = [text for each in records for text in (each.round_id, each.completed_at)]
+    all_texts = StringColumn.concat([names, StringColumn.of([ladder, *texts])])
+    starts, ends = all_texts.starts[n:], all_texts.ends[n:]
+    rounds = np.zeros((of.ROUND, len(records)), np.int64)
+    rounds[of.OFFSET] = [each.offset for each in records]
+    rounds[of.TIME] = [each.time for each in records]
+    rounds[of.LADDER], rounds[of.LADDER_END] = starts[0], ends[0]
+    rounds[of.ID], rounds[of.ID_END] = starts[1::2], ends[1::2]
+    rounds[of.AT], rounds[of.AT_END] = starts[2::2], ends[2::2]
+    columns = np.zeros((of.ROW, n), np.int64)
+    columns[of.INDEX] = record
+    columns[of.NAME], columns[of.NAME_END] = all_texts.starts[:n], all_texts.ends[:n]
+    nothing = np.full((n, schema.EVIDENCE_COLUMNS), np.nan)
+    # The players of a part are distinct, so any distinct numbers can be their fingerprints.
+    prints = np.arange(n, dtype=np.uint64)
+    return Rows(all_texts.data, [rule], rounds, columns, nothing, prints, {}, given)
+
+
+def _view(rows: Rows, shards: int, cause: str, threshold: float = 0.0) -> PartView:
+    """The part that these rows are."""
+    homes = set(shards_of_names(rows.players.names, shards).tolist()) if shards else set[int]()
+    home = homes.pop() if len(homes) == 1 else unpacking.NOWHERE
+    return PartView(rows, 0, rows.rounds.shape[1], 0, len(rows), shards, home, cause, threshold)
 
 
 class CorrectionPart(msgspec.Struct, frozen=True, array_like=True):
@@ -59,23 +96,14 @@ class CorrectionPart(msgspec.Struct, frozen=True, array_like=True):
     records: list[bytes]
     """(n,) the encoded beliefs. Their `last` and `previous_` fields have no meaning."""
 
-    def __len__(self) -> int:
-        return len(self.players)
-
     @property
-    def column(self) -> PlayerColumn:
-        """(n,) the players, with their ladder."""
-        return _on_ladder(self.ladder, StringColumn.of(self.players))
-
-
-class RecordInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One record of `round-completed`: a seed or a reset."""
-
-    offset: int  # The offset of the record.
-    time: int
-    """The time from which on the ratings count, in Unix seconds."""
-    round_id: str
-    completed_at: str  # The same time, as reported.
+    def view(self) -> PartView:
+        """The part, as updaters apply it."""
+        place = [RecordInPart(self.offset, 0, self.round_id, self.completed_at)]
+        names, records = StringColumn.of(self.players), StringColumn.of_bytes(self.records)
+        index = np.zeros(len(names), np.int64)
+        rows = rows_of(self.ladder, self.rule, place, index, names, records)
+        return _view(rows, self.shards, self.cause, self.threshold)
 
 
 class _SeedMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -113,26 +141,6 @@ class SeedPart:
     def __len__(self) -> int:
         return len(self.record)
 
-    @property
-    def is_reset(self) -> bool:
-        """Whether the records are resets."""
-        return self.kind == RESET
-
-    @property
-    def column(self) -> PlayerColumn:
-        """(n,) the players, with their ladder."""
-        return _on_ladder(self.ladder, self.names)
-
-    @property
-    def offset(self) -> Ints:
-        """(n,) the offset of each row's record in `round-completed`."""
-        return np.array([each.offset for each in self.records], np.int64)[self.record]
-
-    @property
-    def time(self) -> Ints:
-        """(n,) the time of each row's record, Unix seconds."""
-        return np.array([each.time for each in self.records], np.int64)[self.record]
-
     def take(self, rows: Ints) -> "SeedPart":
         """A part of these rows only, with the records that they need."""
         needed, record = np.unique(self.record[rows], return_inverse=True)
@@ -142,27 +150,13 @@ class SeedPart:
             rounds=self.rounds[rows],
         )  # fmt: skip
 
-    @cached_property
-    def as_rows(self) -> Rows:
-        """The rows as if their records were rounds that nobody finished, without a performance."""
-        heads, n, of = self.records, len(self), unpacking
-        texts = [text for each in heads for text in (each.round_id, each.completed_at)]
-        names = StringColumn.concat([self.names, StringColumn.of([self.ladder, *texts])])
-        starts, ends = names.starts[n:], names.ends[n:]
-        rounds = np.zeros((of.ROUND, len(heads)), np.int64)
-        rounds[of.OFFSET] = [each.offset for each in heads]
-        rounds[of.TIME] = [each.time for each in heads]
-        rounds[of.LADDER], rounds[of.LADDER_END] = starts[0], ends[0]
-        rounds[of.ID], rounds[of.ID_END] = starts[1::2], ends[1::2]
-        rounds[of.AT], rounds[of.AT_END] = starts[2::2], ends[2::2]
-        columns = np.zeros((of.ROW, n), np.int64)
-        columns[of.INDEX] = self.record
-        columns[of.NAME], columns[of.NAME_END] = names.starts[:n], names.ends[:n]
-        nothing = np.full((n, schema.EVIDENCE_COLUMNS), np.nan)
-        return Rows(names.data, [self.rule], rounds, columns, nothing, np.zeros(n, np.uint64), {})
+    @property
+    def view(self) -> PartView:
+        """The part, as updaters apply it."""
+        given: Floats = np.column_stack((self.mu, self.sigma, self.rounds.astype(np.float64)))
+        rows = rows_of(self.ladder, self.rule, self.records, self.record, self.names, given)
+        return _view(rows, self.shards, self.kind)
 
-
-BeliefPart = CorrectionPart | SeedPart
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_correction = msgspec.msgpack.Decoder(CorrectionPart).decode
@@ -227,11 +221,11 @@ def decode_seeds(
     )  # fmt: skip
 
 
-def read(data: bytes, kernel: int) -> BeliefPart | None:
+def read(data: bytes, kernel: int, *, oldest: int = OLDEST_KERNEL) -> PartView | None:
     """The correction part or seed part in a message; None if it has neither. Raises UnknownPart."""
     if is_correction(data):
-        return decode_correction(data, kernel)
-    return decode_seeds(data, kernel) if is_seeded(data) else None
+        return decode_correction(data, kernel, oldest=oldest).view
+    return decode_seeds(data, kernel, oldest=oldest).view if is_seeded(data) else None
 
 
 def _decoded(

@@ -13,7 +13,7 @@ from itertools import accumulate
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Ints
+from stream_rater.columns.arrays import Bytes, Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
@@ -50,6 +50,9 @@ class Rows:
     players may share one by chance."""
     traces: dict[int, Trace | None]
     """The trace context of each round that has one, by the round's index."""
+    given: StringColumn | Floats | None = None
+    """What rows of corrections, seeds and resets give to their players (`belief_parts`). A row of a
+    round has nothing here, and the others have no evidence and no place."""
 
     def __len__(self) -> int:
         return len(self.fingerprints)
@@ -106,8 +109,14 @@ class Rows:
         """Return these rows only, with all rounds."""
         return Rows(
             self.data, self.rules, self.rounds, self.columns.take(rows, axis=1),
-            self.evidence[rows], self.fingerprints[rows], self.traces,
+            self.evidence[rows], self.fingerprints[rows], self.traces, _taken(self.given, rows),
         )  # fmt: skip
+
+
+def _taken(given: StringColumn | Floats | None, rows: Ints) -> StringColumn | Floats | None:
+    if given is None:
+        return None
+    return given.take(rows) if isinstance(given, StringColumn) else given[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,12 @@ class PartView:
     shards: int = 0  # The number of shards that the part was cut for; 0: unknown.
     home: int = at.NOWHERE
     """The shard that all players of the part belong to; NOWHERE: unknown, or several shards."""
+    cause: str = ""
+    """The kind of the records, if they are corrections, seeds or resets; empty for rounds. Such a
+    part is applied in a call of its own."""
+    threshold: float = 0.0
+    """The points by which a correction must move a displayed rating for its event to be published
+    at once."""
 
     def __len__(self) -> int:
         return self.last - self.first

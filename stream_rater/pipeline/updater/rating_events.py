@@ -15,13 +15,18 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn, put, put_number
 from stream_rater.contract.events import escape, to_json
 from stream_rater.contract.record import Trace
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.parts.decoder import Rows
-from stream_rater.pipeline.parts.unpacking import INDEX, OFFSET, PLACE, RULE
+from stream_rater.pipeline.parts.unpacking import ID as ID_START
+from stream_rater.pipeline.parts.unpacking import ID_END, INDEX, OFFSET, PLACE, RULE
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating import stages
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Table
 
 BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
+CORRECTION = "correction"
+"""The second part of the event id of a correction, before its offset. A round's event id has the
+round's id there."""
 NUMBERS = 7
 """The number of floating-point fields in an event: the four of BELIEF, the performance, the rating
 and the previous rating."""
@@ -118,8 +123,8 @@ def encode_events(
     rows: Rows, header: Table, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
     """Encode one event for each row. `header` (n,) has the belief headers after the rows, and
-    `cuts` the range of each shard's rows. `cause` is the kind of the records if they are seeds or
-    resets. Returns the events of each shard."""
+    `cuts` the range of each shard's rows. `cause` is the kind of the records if they are not
+    rounds. Returns the events of each shard."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
     rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
     previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
@@ -243,8 +248,11 @@ def _write(
             at = put_number(out, _put(out, at, words, SEASON), season[rule])
         if len(cause[1]) > 0:
             at = put_number(out, _put(out, at, cause, 0), rounds[OFFSET, r])
-            at = _put(out, _put(out, at, words, CAUSED), round_ids.json, r)
-            at = _put(out, at, words, END_CAUSE)
+            if rounds[ID_END, r] > rounds[ID_START, r]:
+                at = _put(out, _put(out, at, words, CAUSED), round_ids.json, r)
+                at = _put(out, at, words, END_CAUSE)
+            else:
+                at = _put(out, at, words, END)
         at = _put(out, at, words, END)
         ends[3 * i + 2] = at
     return ends
@@ -292,6 +300,10 @@ def _encoded(
         return b"", np.empty(0, np.int64)
     players, ladders = _escaped(rows.players.names), _escaped(rows.players.ladders.names)
     round_ids, times = _escaped(rows.round_ids), _texts(_in_json(completed_at))
+    if cause and cause not in SEEDS:
+        by_offset = [f"{CORRECTION}:{offset}" for offset in rows.rounds[OFFSET].tolist()]
+        ids = _texts(StringColumn.of(by_offset))
+        round_ids = round_ids._replace(key=ids, both=ids)
     provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)
     season = np.array([each.season or 0 for each in rows.rules], np.int64)
     digits = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
@@ -310,12 +322,13 @@ def _encoded(
 def _size_bound(
     rows: int, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts
 ) -> int:
-    """An upper bound of the number of bytes of all events without their floating-point numbers.
-    `both` is the longest form of an id."""
-    longest = (
-        int((ends - starts).max()) for _, starts, ends in (ladders.both, round_ids.both, times)
+    """An upper bound of the number of bytes of all events without their floating-point numbers. An
+    event has its ladder and its player four times at most, in forms that are no longer than `both`,
+    and the id of its record twice in an id of its own and twice as JSON."""
+    ladder, round_id, json_id, time = (
+        int((ends - starts).max())
+        for _, starts, ends in (ladders.both, round_ids.both, round_ids.json, times)
     )
-    ladder, round_id, time = longest
-    each = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 4 * DIGITS
+    each = len(WORDS[0]) + 4 * ladder + 2 * (round_id + json_id) + time + 4 * DIGITS
     _, starts, ends = players.both
     return rows * each + 4 * int((ends - starts).sum())

@@ -18,12 +18,11 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
-from stream_rater.columns.sharding import shards_of, shards_of_names
+from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import belief_parts, decoder
-from stream_rater.pipeline.parts.belief_parts import BeliefPart, SeedPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
@@ -37,12 +36,10 @@ class QueuedPart:
     offset: int  # The offset of its record.
     checksum: int  # The checksum of its record.
     part: PartView = decoder.NO_ROWS
-    """The part, if it is a part of rounds. No player has two rows in it."""
-    given: BeliefPart | None = None
-    """The correction part or seed part, if it is one. It is applied in a call of its own."""
+    """The part. No player has two rows in it."""
 
     def __len__(self) -> int:
-        return len(self.part if self.given is None else self.given)
+        return len(self.part)
 
 
 @dataclass(slots=True)
@@ -174,15 +171,14 @@ class Shard:
     def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
         """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
-        given = belief_parts.read(value, kernel) if part is None else None
-        if given is not None:
-            self._check_shard(given, record.partition)
-            return QueuedPart(record.offset, checksum(value), given=given)
-        rounds = decoder.read(value, kernel) if part is None else part
-        self._check_shard(rounds, record.partition)
-        return QueuedPart(record.offset, checksum(value), rounds)
+        if part is None:
+            part = belief_parts.read(value, kernel)
+        if part is None:
+            part = decoder.read(value, kernel)
+        self._check_shard(part, record.partition)
+        return QueuedPart(record.offset, checksum(value), part)
 
-    def _check_shard(self, part: PartView | BeliefPart, shard: int) -> None:
+    def _check_shard(self, part: PartView, shard: int) -> None:
         """Raise CutForFewer or UnknownPart unless a part was cut for the present number of shards,
         and all its players belong to this shard. A part that was cut for fewer shards is ignored. A
         worker that was paused while shards were added sends it after the mark of the rebuild that
@@ -202,11 +198,9 @@ class Shard:
                 f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
             )
 
-    def _is_home(self, part: PartView | BeliefPart, shard: int) -> bool:
-        if isinstance(part, PartView) and part.shards:
+    def _is_home(self, part: PartView, shard: int) -> bool:
+        if part.shards:
             return part.home == shard
-        if isinstance(part, SeedPart):
-            return bool((shards_of_names(part.names, self.shard_count) == shard).all())
         return bool((shards_of(part.players, self.shard_count) == shard).all())
 
     def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
@@ -242,7 +236,7 @@ class Shard:
         end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
-            if taken and (taken[-1].given is not None or self.queue[0].given is not None):
+            if taken and (taken[-1].part.cause or self.queue[0].part.cause):
                 break
             taken.append(self.queue.popleft())
             rows += len(taken[-1])
@@ -258,14 +252,14 @@ class ShardBatch:
         self.cuts: dict[int, slice] = {}  # The range of each shard's rows among all rows.
         self.ends: dict[int, int] = {}  # The offset after each shard's last part.
         self.tails: dict[int, int] = {}  # The checksum of the record of each shard's last part.
-        self.given: BeliefPart | None = None
-        """The correction part or seed part, if this batch consists of one."""
+        self.given: PartView | None = None
+        """The part, if this batch consists of a single part of a correction, seeds or resets."""
         end = 0
         for shard, queued in parts.items():
             start, end = end, end + sum(len(each.part) for each in queued)
             self.cuts[shard] = slice(start, end)
             self.ends[shard], self.tails[shard] = queued[-1].offset + 1, queued[-1].checksum
-            self.given = queued[0].given
+            self.given = queued[0].part if queued[0].part.cause else None
 
     @cached_property
     def rows(self) -> Rows:
@@ -283,16 +277,12 @@ class ShardBatch:
     @cached_property
     def all_players(self) -> PlayerColumn:
         """The distinct players of all shards, shard by shard, in the order of their first rows."""
-        if self.given is not None:
-            return self.given.column
         first, which = self.distinct
         return self.rows.players if len(first) == len(which) else self.rows.players.take(first)
 
     @cached_property
     def spans(self) -> dict[int, slice]:
         """The range of each shard's players among these."""
-        if self.given is not None:
-            return dict.fromkeys(self.parts, slice(0, len(self.all_players)))
         first, which = self.distinct
         if len(first) == len(which):
             return self.cuts
@@ -342,7 +332,7 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
     batches, alone = list[ShardBatch](), list[ShardBatch]()
     batch, rows = dict[int, list[QueuedPart]](), 0
     for number, parts in taken.items():
-        if parts[0].given is not None:
+        if parts[0].part.cause:
             alone.append(ShardBatch({number: parts}))
             continue
         count = sum(map(len, parts))
