@@ -32,12 +32,11 @@ import numpy as np
 from stream_rater.columns import kernels, sharding
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.operations.bulk_replay import PlayerTable
-from stream_rater.pipeline.parts import belief_parts, decoder, schema
+from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows
 from stream_rater.rating.model import Evidence
 from stream_rater.rounds.fastjson import runs
@@ -189,6 +188,12 @@ class Cutoff:
             if part is None:
                 self._add_single(each)
                 continue
+            if part.cause:
+                self._add_given(each, part)
+                counts.append(False)
+                ignored.append(False)
+                sizes.append(len(part))
+                continue
             counts.append(self._takes_effect(part.shards, each))
             ignored.append(not counts[-1] and not self._is_of_former_owner(part.shards, each))
             sizes.append(len(part))
@@ -277,21 +282,17 @@ class Cutoff:
         if record.unreadable:
             raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
-            value, kernel = record.value or b"", self._newest_kernel(record)
-            if (given := belief_parts.read(value, kernel, oldest=0)) is not None:
-                self._add_given(record, given)
-                return
-            part = schema.decode(value, kernel, oldest=0)
+            part = decoder.read(record.value or b"", self._newest_kernel(record), oldest=0)
         except schema.RebuildMark as mark:
             self._shards_in_mark[record.partition] = mark.shards
             return
         except schema.NotAPart:
             return
-        rounds = [part.rounds[i] for i in part.round_index.tolist()]
-        ladders = [each.ladder for each in rounds]
-        players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
-        offsets = np.array([each.offset for each in rounds], np.int64)
-        self._add_part(record, part.shards, players, offsets)
+        known = range(schema.OLDEST_KERNEL, self._kernel + 1)
+        if part.cause or all(each.kernel in known for each in part.decoded.rules):
+            self._add_batch([record], [part])
+        else:
+            self._add_part(record, part.shards, part.decoded.players, part.decoded.offset)
 
     def _add_part(self, record: Record, cut_for: int, players: PlayerColumn, offsets: Ints) -> None:
         """Note a part that was cut for so many shards (0: unknown)."""
@@ -304,18 +305,18 @@ class Cutoff:
     def _add_given(self, record: Record, part: PartView) -> None:
         """Note a part of corrections, seeds or resets. The source offset of a row is that of its
         correction, seed or reset."""
-        players, offsets = part.decoded.players, part.decoded.offset
+        rows = part.decoded.take(np.arange(part.first, part.last))
+        players, offsets = rows.players, rows.offset
         self.with_parts.add(record.partition)
         if part.cause in SEEDS:
             self._add_part(record, part.shards, players, offsets)
         elif self._takes_effect(part.shards, record):  # else the successor applies it again
             self._add_rows([record], [len(offsets)], players, offsets)
             if self.counts(players, offsets).all():  # else the correction was lost
-                self._add_corrections(record, part.decoded)
+                self._add_corrections(record, rows)
 
     def _add_corrections(self, record: Record, rows: Rows) -> None:
-        assert isinstance(rows.given, StringColumn)
-        each = zip(rows.players, rows.offset.tolist(), rows.given.strings(), strict=True)
+        each = zip(rows.players, rows.offset.tolist(), rows.beliefs.strings(), strict=True)
         for player, offset, data in each:
             if self._is_pending(record):
                 self._corrections.setdefault(player, []).append(offset)

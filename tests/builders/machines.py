@@ -1,27 +1,31 @@
-"""Parts (also as release 0.1.0 read them), pending rounds, and machines driven by hand."""
+"""Parts (also as the last release sent them), pending rounds, and machines driven by hand."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import Trouble
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, Trace
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts import schema
-from stream_rater.pipeline.parts.schema import Part, RoundInPart
+from stream_rater.pipeline.parts import decoder, legacy, schema
+from stream_rater.pipeline.parts import unpacking as at
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Effect, Position, StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.stages import RatingRule, rule_of
+from stream_rater.rating.stages import rule_of
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.rounds import as_json, ranked
 
@@ -33,6 +37,37 @@ NOWHERE = Position()  # The position of a shard whose store is empty.
 E = TypeVar("E", bound=Effect[Any])
 
 
+class RoundInPart(NamedTuple):
+    """A record of a part."""
+
+    offset: int
+    rule: int
+    time: int
+    round_id: str
+    ladder: str
+    completed_at: str
+    trace: Trace | None = None
+
+
+def rounds_in(part: Part) -> list[RoundInPart]:
+    numbers = part.offset.tolist(), part.rule.tolist(), part.time.tolist()
+    texts = part.round_id, part.ladder, part.completed_at, part.trace
+    return [RoundInPart(*values) for values in zip(*numbers, *texts, strict=True)]
+
+
+def columns_of(*rounds: RoundInPart) -> dict[str, Any]:
+    """The columns of a part's records, by name."""
+    columns: dict[str, Any] = {
+        name: [getattr(each, name) for each in rounds] for name in RoundInPart._fields
+    }
+    return columns | {name: np.array(columns[name], np.int64) for name in RoundInPart._fields[:3]}
+
+
+def with_rounds(part: Part, rounds: Iterable[RoundInPart]) -> Part:
+    """The part with these rounds in place of its own."""
+    return replace(part, **columns_of(*rounds))
+
+
 def part(
     *rounds: tuple[int, Sequence[str]], ladder: str = "a", performance: float = 1600.0,
     shards: int = 0,
@@ -42,16 +77,35 @@ def part(
     players = [player for _, names in rounds for player in names]
     return Part(
         rules=[RULE],
-        rounds=[
-            RoundInPart(offset, 0, 1000 * offset, f"r{offset}", ladder, f"time {offset}")
-            for offset, _ in rounds
-        ],
+        **columns_of(
+            *(
+                RoundInPart(offset, 0, 1000 * offset, f"r{offset}", ladder, f"time {offset}")
+                for offset, _ in rounds
+            )
+        ),
         round_index=np.repeat(np.arange(len(rounds)), [len(names) for _, names in rounds]),
         place=np.array([1 + i for _, names in rounds for i in range(len(names))], np.int32),
         evidence=np.array([[performance, 40_000.0, 1_000.0]] * len(players)).reshape(-1, 3),
         names=StringColumn.of(players),
         shards=shards,
     )
+
+
+def part_in(
+    message: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = schema.OLDEST_KERNEL
+) -> Part:
+    """The part that a message was encoded from. Raises what `decoder.read` raises."""
+    view = decoder.read(message, kernel, oldest=oldest)
+    rows, texts = view.decoded, [(at.ID, at.ID_END), (at.LADDER, at.LADDER_END), (at.AT, at.AT_END)]
+    ids, ladders, times = (StringColumn(rows.data, *rows.rounds[[*e]]).texts() for e in texts)
+    traces = [rows.traces.get(r) for r in range(rows.rounds.shape[1])]
+    beliefs = rows.beliefs if view.cause and view.cause not in SEEDS else None
+    evidence = rows.evidence[:, : 3 if np.isnan(rows.evidence[:, 3]).all() else 4]
+    return Part(
+        rows.rules, rows.rounds[at.OFFSET], rows.rounds[at.RULE], rows.rounds[at.TIME], ids,
+        ladders, times, traces, rows.round, rows.place.astype(np.int32), evidence,
+        rows.players.names, view.shards, view.cause, view.threshold, beliefs,
+    )  # fmt: skip
 
 
 def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
@@ -216,25 +270,28 @@ def pending_of(
     return estimation.pending_rounds(records, rounds, SHARDS)
 
 
-class LastRound(msgspec.Struct, frozen=True, array_like=True):
-    offset: int
-    rule: int
-    time: int
-    round_id: str
-    ladder: str
-    completed_at: str
-
-
-class LastPart(msgspec.Struct, frozen=True, array_like=True):
-    version: int
-    rules: tuple[RatingRule, ...]
-    rounds: tuple[LastRound, ...]
-    round_index: bytes
-    place: bytes
-    evidence: bytes
-    players: list[str]
-
-
-def as_last(part: bytes) -> bytes:
-    """The part as release 0.1.0 would have decoded and encoded it."""
-    return msgspec.msgpack.encode(msgspec.msgpack.decode(part, type=LastPart))
+def as_last(part: Part) -> bytes:
+    """The message by which the last release would have sent this part."""
+    rounds, names = rounds_in(part), part.names.texts()
+    index, place = part.round_index.astype("<i4").tobytes(), part.place.astype("<i4").tobytes()
+    if part.beliefs is not None:
+        ((offset, _, _, round_id, ladder, at, _),), (rule,) = rounds, part.rules
+        message: tuple[object, ...] = (
+            legacy.CORRECTION, rule.kernel, part.shards, offset, ladder, part.cause, round_id, at,
+            rule, part.threshold, names, part.beliefs.strings(),
+        )  # fmt: skip
+    elif part.cause:
+        records = [(each.offset, each.time, each.round_id, each.completed_at) for each in rounds]
+        kinds = zip(part.evidence.T, ("<f4", "<f4", "<i4"), strict=False)
+        message = (
+            legacy.SEEDED, part.rules[0].kernel, part.shards, part.cause, rounds[0].ladder,
+            part.rules[0], records, index, *(of.astype(kind).tobytes() for of, kind in kinds),
+            names,
+        )  # fmt: skip
+    else:
+        of = part.evidence[:, : 3 if np.isnan(part.evidence[:, 3:]).all() else 4]
+        message = (
+            legacy.ROUNDS, part.rules, rounds, index, place, of.astype("<f8").tobytes(), names,
+            part.shards,
+        )  # fmt: skip
+    return msgspec.msgpack.encode(message)

@@ -10,11 +10,11 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
-from stream_rater.pipeline.parts.belief_parts import RecordInPart, SeedPart
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Seed
-from tests.builders.machines import CONFIG, RULE
+from tests.builders.machines import CONFIG, RULE, RoundInPart, columns_of
 
 TIME = "2026-11-25T16:00:00Z"
 LADDERS = Ladders(ladders={"a": Ladder(rating=CONFIG)})
@@ -41,13 +41,16 @@ def read(record: Record, ladders: Ladders = LADDERS) -> Seed:
 def seed_part(
     *records: tuple[int, Sequence[str]], kind: str = SEEDED, ladder: str = "a", mu: float = 1700.0,
     sigma: float = 90.0, rule: RatingRule = RULE, shards: int = 1,
-) -> SeedPart:  # fmt: skip
+) -> Part:  # fmt: skip
     """A part of the seeds or resets at these offsets, each with its players."""
     players = [player for _, names in records for player in names]
-    return SeedPart(
-        kind, ladder, rule,
-        [RecordInPart(offset, 1000 * offset, f"r{offset}", TIME) for offset, _ in records],
-        np.repeat(np.arange(len(records)), [len(names) for _, names in records]),
-        StringColumn.of(players), np.full(len(players), mu), np.full(len(players), sigma),
-        np.full(len(players), 0 if kind == RESET else 5), shards,
+    rounds = (
+        RoundInPart(offset, 0, 1000 * offset, f"r{offset}", ladder, TIME) for offset, _ in records
+    )
+    given = [[mu, sigma, 0.0 if kind == RESET else 5.0]] * len(players)
+    return Part(
+        rules=[rule], **columns_of(*rounds),
+        round_index=np.repeat(np.arange(len(records)), [len(names) for _, names in records]),
+        place=np.zeros(len(players), np.int32), evidence=np.array(given).reshape(-1, 3),
+        names=StringColumn.of(players), shards=shards, cause=kind,
     )  # fmt: skip

@@ -17,7 +17,8 @@ from stream_rater.contract.season_ended import PageWritten, SeasonKept, message_
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.verify import compared_with_replay
 from stream_rater.pipeline.ladder_history import encode_histories
-from stream_rater.pipeline.parts.schema import RebuildMark, decode
+from stream_rater.pipeline.parts import decoder
+from stream_rater.pipeline.parts.schema import RebuildMark
 from stream_rater.pipeline.ports import Application, Position
 from stream_rater.places import checks
 from stream_rater.places.port import CHANGED, Place
@@ -268,7 +269,7 @@ def test_each_shard_gets_a_mark(place: Place) -> None:
     for batch in place.parts():
         for each in batch:
             with pytest.raises(RebuildMark):
-                decode(each.value or b"")
+                decoder.read(each.value or b"")
     assert list(place.part_bounds()[1]) == [end + 1 for end in before]
 
 

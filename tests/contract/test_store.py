@@ -30,7 +30,7 @@ from stream_rater.contract.errors import LayoutMismatch, StoreTrouble
 from stream_rater.contract.record import Player
 from stream_rater.contract.seeds import RESET
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.parts.belief_parts import SeedPart
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.rating.record import HEADER_SIZE
@@ -353,18 +353,18 @@ def test_beliefs_are_counted_and_read(redis_settings: real.Settings) -> None:
 # --- seeds and resets: the events of the last call can be built again ---
 
 
-def stored(at: Performer, part: SeedPart) -> ports.StoredShard:
-    return read(at, 0, *part.view.decoded.players)
+def stored(at: Performer, part: Part) -> ports.StoredShard:
+    return read(at, 0, *((part.ladder[0], each) for each in part.players))
 
 
-def applied(at: Performer, part: SeedPart, offset: int) -> Change:
+def applied(at: Performer, part: Part, offset: int) -> Change:
     """Apply the part in a record at this offset."""
     change = compute_given(batch_of(part, offset), {0: stored(at, part)})[0]
     assert apply(at, 0, change)
     return change
 
 
-def again(at: Performer, part: SeedPart, offset: int) -> Sequence[bytes]:
+def again(at: Performer, part: Part, offset: int) -> Sequence[bytes]:
     """The events of the last call, which applied the part at this offset, built once more."""
     call = batch_of(part, offset)
     return [each.value for each in build_given_events_again(0, call, stored(at, part), offset)]

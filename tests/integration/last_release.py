@@ -1,30 +1,28 @@
-"""stream-rater as in its last release: it sends no traces in parts, and knows no marks."""
+"""stream-rater as its last release was: it sends parts of older versions, and refuses ours."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from stream_rater.cli import app
+from stream_rater.columns.arrays import Ints
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.parts.schema import Part, RebuildMark, UnknownPart
+from stream_rater.pipeline.parts.schema import Part, UnknownPart
 from tests.builders.machines import as_last
 
-_encode, _decode = schema.encode_pieces, schema.decode
+_read = decoder.read
 
 
-def encode(*arguments: Any) -> list[bytes]:
-    return list(map(as_last, _encode(*arguments)))
+def messages(
+    part: Part, order: Ints, by_shard: Sequence[tuple[int, slice]], _: int
+) -> list[tuple[int, bytes]]:  # fmt: skip
+    return [(shard, as_last(part.take(order[where]))) for shard, where in by_shard]
 
 
-def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
-    try:
-        part = _decode(data, *arguments, **more)
-    except RebuildMark:
-        raise UnknownPart("part: Expected `int` <= 1 - at `$[0]`") from None
-    return replace(part, rounds=[msgspec.structs.replace(each, trace=None) for each in part.rounds])
+def read(data: bytes, *arguments: Any, **more: Any) -> PartView:
+    if schema.version_of(data) == schema.VERSION:
+        raise UnknownPart("part: Expected `int` <= 1 - at `$[0]`")
+    return _read(data, *arguments, **more)
 
 
 def read_all(messages: Sequence[bytes], *_: Any) -> list[PartView | None]:
@@ -32,7 +30,7 @@ def read_all(messages: Sequence[bytes], *_: Any) -> list[PartView | None]:
 
 
 for module, name, replacement in (
-    (schema, "encode_pieces", encode), (schema, "decode", decode), (decoder, "read_all", read_all),
+    (schema, "messages", messages), (decoder, "read", read), (decoder, "read_all", read_all),
 ):  # fmt: skip
     setattr(module, name, replacement)
 

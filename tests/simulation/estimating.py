@@ -23,6 +23,7 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead
 from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.parts import schema
 from stream_rater.rounds.validation import Invalid
 
 from .registry import altered, catches, nothing
@@ -145,7 +146,7 @@ class Unacknowledged(Estimator):
 
     def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> ports.Step[None]:
         part = self._estimate(ready, read.headers[rows])
-        messages = estimation.messages(part, ready, self._rows_per_part)
+        messages = schema.messages(part, *ready.by_shard, self._rows_per_part)
         first = messages[0][0]
         offsets = yield from ports.ask(
             ports.Scatter([each for each in messages if each[0] == first])

@@ -11,6 +11,7 @@ from stream_rater.adapters.local_driver import Steps
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimator import Estimator
@@ -51,8 +52,14 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
+def _add_corrections_only(self: Cutoff, record: Record, part: PartView) -> None:
+    if part.cause not in SEEDS:
+        Cutoff._add_given(self, record, part)
+
+
 @catches(
-    "cutoff-without-seeds", "rebuild by parts of seeds, too", altered(Cutoff, _add_seeds=nothing),
+    "cutoff-without-seeds", "rebuild by parts of seeds, too",
+    altered(Cutoff, _add_given=_add_corrections_only),
 )  # fmt: skip
 def rebuilt_while_a_seed_waits(stage: Stage) -> None:
     """The store is lost when a seed and a reset are sent and committed, but not applied."""

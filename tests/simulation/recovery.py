@@ -15,7 +15,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import corrected_rebuild
 from stream_rater.operations import rebuild as command
-from stream_rater.pipeline.parts import belief_parts, schema
+from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.schema import NotAPart
 from stream_rater.pipeline.same_history import lost_rounds
 from stream_rater.places.memory import MemoryPlace
@@ -127,9 +127,7 @@ def _cut_for(record: Record) -> float:
     """The number of shards that a part was cut for; any number if it is no part."""
     try:
         value = record.value or b""
-        if (given := belief_parts.read(value, NEXT_KERNEL)) is not None:
-            return given.shards
-        return schema.decode(value, NEXT_KERNEL).shards
+        return decoder.read(value, NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
 
@@ -137,12 +135,7 @@ def _cut_for(record: Record) -> float:
 def rows(record: Record) -> list[Row]:
     """The players and rounds of a part, or the correction or seeds; empty if it is no part."""
     try:
-        if (given := belief_parts.read(record.value or b"", NEXT_KERNEL)) is not None:
-            decoded = given.decoded
-            return list(zip(decoded.players, decoded.offset.tolist(), strict=True))
-        part = schema.decode(record.value or b"", NEXT_KERNEL)
+        found = decoder.read(record.value or b"", NEXT_KERNEL).decoded
     except NotAPart:
         return []
-    offsets = [part.rounds[i].offset for i in part.round_index.tolist()]
-    ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
-    return list(zip(zip(ladders, part.players, strict=True), offsets, strict=True))
+    return list(zip(found.players, found.offset.tolist(), strict=True))

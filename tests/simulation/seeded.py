@@ -8,6 +8,7 @@ import numpy as np
 
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.pipeline.corrections.correction_work import QueuedSeed, SeedWork, Sent
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.estimator.estimation import part_ends
@@ -47,7 +48,8 @@ class DecidedByTheEstimator(SeedWork):
 
     def step(self, sent: Sent) -> Step[bool]:
         if self._whole is not None:
-            column = self._whole.view.decoded.players
+            ladder = self._whole.ladder[0]
+            column = PlayerColumn.of([(ladder, each) for each in self._whole.players])
             shards = player_map.shards_in(self.players)
             rows = {int(s): np.flatnonzero(shards == s) for s in np.unique(shards)}
             read = yield from ask(ReadBeliefs({s: column.take(own) for s, own in rows.items()}))

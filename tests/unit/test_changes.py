@@ -1,7 +1,6 @@
 """Changes: what parts do to a shard, and the events that can be built again afterwards."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from msgspec import structs
@@ -23,7 +22,7 @@ from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 from stream_rater.rating.stages import RatingRule, ratings, rule_of
 from tests.builders.cases import cases
-from tests.builders.machines import NOWHERE, RULE, part
+from tests.builders.machines import NOWHERE, RULE, part, rounds_in, with_rounds
 
 
 def queued(*of: Part, end: int) -> list[QueuedPart]:
@@ -77,8 +76,8 @@ def test_an_event_carries_its_rounds_trace() -> None:
     """So does one that is built again after a crash. Its value does not depend on the trace."""
     unannounced = part((5, "a"), (6, "b"))
     traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
-    rounds = zip(unannounced.rounds, traces, strict=True)
-    some = replace(unannounced, rounds=[structs.replace(each, trace=its) for each, its in rounds])
+    rounds = zip(rounds_in(unannounced), traces, strict=True)
+    some = with_rounds(unannounced, [each._replace(trace=its) for each, its in rounds])
     change, plain = applied(nothing(2), some, end=1), applied(nothing(2), unannounced, end=1)
     again = rebuilt(3, [some], after(change, "a", "b"), published=0)
     assert [each.trace for each in change.events] == traces

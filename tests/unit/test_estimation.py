@@ -22,7 +22,7 @@ from stream_rater.rating import record, stages
 from stream_rater.rating.model import HEADER, Evidence, Wave, newcomers
 from stream_rater.rating.parameters import Elo, RatingConfig
 from stream_rater.rounds.decoder import RoundDecoder
-from tests.builders.machines import SHARDS, pending_of
+from tests.builders.machines import SHARDS, part_in, pending_of, rounds_in
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=5)
 LADDERS = Ladders(ladders=ANY_LADDER.ladders | {"other": Ladder(rating=Elo(learning_rate=32.0))})
@@ -105,13 +105,14 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     priors = newcomers(sum(sizes), 0, 1500.0, 350.0).header
     part = estimation.estimate(pending, priors.copy(), round_decoder.ratings, 4)
     found = []
-    for shard, message in estimation.messages(part, pending, most):
-        got = schema.decode(message)
+    for shard, message in schema.messages(part, *pending.by_shard, most):
+        got = part_in(message)
+        rounds = rounds_in(got)
         assert len(got.players) <= most
-        assert len(got.rounds) == len(set(got.round_index.tolist()))
+        assert len(rounds) == len(set(got.round_index.tolist()))
         assert (shards_of(got.players, SHARDS) == shard).all()
         for i, name in enumerate(got.players):
-            answered = got.rounds[got.round_index[i]]
+            answered = rounds[got.round_index[i]]
             rule = got.rules[answered.rule].system
             found.append((answered.offset, got.place[i], name, rule, got.evidence[i].tolist()))
     wanted = []

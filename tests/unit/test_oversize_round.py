@@ -16,9 +16,8 @@ from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.progress import READ_AHEAD
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.updater.updater import Updater
-from tests.builders.machines import ByHand, Recorder
+from tests.builders.machines import ByHand, Recorder, part_in
 from tests.rounds import as_json, ranked
 from tests.unit.test_estimator import a_round, by_hand, opened, owning, parts_sent, priors, read
 
@@ -43,7 +42,7 @@ def sent(hand: ByHand, *ends: int) -> list[str]:
     """Acknowledge the parts in hand, each shard's so that they end there; whose they are."""
     messages = hand.expect(ports.Scatter).parts
     parts_sent(hand, *[ends[shard] - 1 for shard, _ in messages])
-    return [player for _, data in messages for player in schema.decode(data).players]
+    return [player for _, data in messages for player in part_in(data).players]
 
 
 def look(hand: ByHand, applied: int) -> None:
@@ -104,7 +103,7 @@ def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
             priors(machine, applied=end)
         elif isinstance(machine.effect, ports.Scatter):
             for _, data in machine.effect.parts:
-                part = schema.decode(data)
+                part = part_in(data)
                 found |= dict(zip(part.players, part.evidence, strict=True))
             sent(machine, end, end)
         else:

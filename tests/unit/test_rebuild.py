@@ -15,6 +15,7 @@ from stream_rater.adapters.memory import Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import DEFAULT_RATING, any_ladder
 from stream_rater.contract.record import Player, Record
@@ -25,8 +26,7 @@ from stream_rater.operations.bulk_waves import BulkWave
 from stream_rater.operations.cutoff import Cutoff, Misplaced, Offsets
 from stream_rater.operations.lost_rounds import reached
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
-from stream_rater.pipeline.parts import belief_parts, schema
-from stream_rater.pipeline.parts.belief_parts import CORRECTION, CorrectionPart
+from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, Part, UnknownPart, mark
 from stream_rater.pipeline.ports import (
     NO_BELIEFS,
@@ -42,7 +42,7 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import Evidence
 from tests.builders.cases import cases
 from tests.builders.lines import a_record, a_round
-from tests.builders.machines import CONFIG, part, record
+from tests.builders.machines import CONFIG, part, part_in, record, rounds_in
 from tests.builders.memory_places import an_empty_place
 
 LADDERS = any_ladder(CONFIG)
@@ -59,11 +59,12 @@ def at_home(of: Part, shard: int) -> Part:
 def contents(each: Record) -> list[tuple[Player, int]]:
     """The player and the round's offset of each row of a part; nothing, if it is no part."""
     try:
-        of = schema.decode(each.value or b"", oldest=0)
+        of = part_in(each.value or b"", oldest=0)
     except NotAPart:
         return []
-    rounds = [of.rounds[i] for i in of.round_index.tolist()]
-    return [((r.ladder, name), r.offset) for r, name in zip(rounds, of.players, strict=True)]
+    rounds = rounds_in(of)
+    own = [rounds[i] for i in of.round_index.tolist()]
+    return [((r.ladder, name), r.offset) for r, name in zip(own, of.players, strict=True)]
 
 
 def of_a(cutoff: Cutoff, partition: int = 0) -> int:
@@ -113,7 +114,7 @@ OLD = by_kernel(TOO_OLD, part((8, "ah")))
 IN_THREE_SHARDS = [
     record(offset, at_home(of, shard) if isinstance(of, Part) else of, shard)
     for offset, of in enumerate((
-        part((5, "ab"), (6, "ca")), part((3, "ab")), b"litter", part((3, "ab"), ladder="b"), OLD,
+        part((5, "ab"), (6, "ck")), part((3, "ab")), b"litter", part((3, "ab"), ladder="b"), OLD,
         mark(3), part((9, "dh"), (2, "ei")), part((7, "fg"), ladder="b"), None,
         part((12, "abij")), part((0, "k"), (4, "a")),
     ))
@@ -346,25 +347,28 @@ def evidence_of(offset: int) -> Part:
 
 
 P: Player = ("l", "p")
-CORRECTED = CorrectionPart(
-    version=CORRECTION, kernel=OLDEST_KERNEL, shards=1, offset=5, ladder="l", cause="round-voided",
-    round_id="r", completed_at="", rule=stages.rule_of(DEFAULT_RATING), threshold=0.5,
-    players=["p"], records=[b"first"],
-)  # fmt: skip
 
 
-def corrected_of(*parts: CorrectionPart, waits: int = 0) -> dict[Player, tuple[int, bytes]]:
+def corrected_by(kernel: int) -> Part:
+    """A correction part by this version of the kernels."""
+    rule = msgspec.structs.replace(stages.rule_of(DEFAULT_RATING), kernel=kernel)
+    names, beliefs = StringColumn.of(["p"]), StringColumn.of_bytes([b"first"])
+    about = "r", "l", ""
+    return Part.of_correction(rule, 5, about, names, 1, "round-voided", 0.5, beliefs)
+
+
+def corrected_of(*parts: Part, waits: int = 0) -> dict[Player, tuple[int, bytes]]:
     """What the cut-off knows after these parts, of which the last ones wait to be applied."""
     cutoff = Cutoff({0: len(parts) - waits}, {0: 0}, 1)
-    cutoff.add([Record(0, i, belief_parts.encode_correction(part)) for i, part in enumerate(parts)])
+    cutoff.add([Record(0, i, schema.encode(part)) for i, part in enumerate(parts)])
     return cutoff.corrected
 
 
 def test_correction_parts_of_another_kernel() -> None:
     """Those of an older kernel are read, those of a newer one only if they were applied."""
-    old = msgspec.structs.replace(CORRECTED, kernel=OLDEST_KERNEL - 1)
+    old = corrected_by(OLDEST_KERNEL - 1)
     assert corrected_of(old) == {P: (5, b"first")}
-    newer = msgspec.structs.replace(CORRECTED, kernel=KERNEL_VERSION + 1)
+    newer = corrected_by(KERNEL_VERSION + 1)
     assert corrected_of(newer) == {P: (5, b"first")}
     with pytest.raises(UnknownPart, match="waits for a worker of the newer release"):
         corrected_of(newer, waits=1)

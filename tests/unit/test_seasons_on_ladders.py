@@ -96,7 +96,7 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
     part = estimation.estimate(
         pending, header.copy(), [config], SHARDS, lambda who, _: started[who]
     )
-    rules = [part.rules[each.rule] for each in part.rounds]
+    rules = [part.rules[each] for each in part.rule]
     assert rules == [rule_of(config, started[name]) for name in "xyzx"]
     first, evidence = 0, set()
     for i, name in enumerate("xyzx"):

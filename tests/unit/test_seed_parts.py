@@ -1,8 +1,7 @@
-"""The format of seed parts, and how they are sent."""
+"""How seeds and resets are sent."""
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -10,104 +9,19 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record
-from stream_rater.contract.seeds import RESET
 from stream_rater.pipeline.corrections.correction_work import (
     PartOptions,
     QueuedSeed,
     SeedWork,
     by_turn,
 )
-from stream_rater.pipeline.parts import belief_parts, decoder, schema
-from stream_rater.pipeline.parts.belief_parts import SeedPart
-from stream_rater.pipeline.parts.schema import NotAPart, UnknownPart
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Scatter
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.stages import RatingRule, rule_of
 from tests.builders.cases import cases
-from tests.builders.machines import CONFIG, RULE, part
-from tests.builders.seeding import TIME, read, resetting_record, seed_part, seeding_record
-
-KIND, LADDER, RECORDS, RECORD, MU, PLAYERS = 3, 4, 6, 7, 8, 11
-"""The indices of some elements of a message."""
-
-
-def same(one: SeedPart, other: SeedPart) -> bool:
-    fields = "kind", "ladder", "rule", "shards", "kernel"
-    columns = "record", "mu", "sigma", "rounds"
-    return (
-        all(getattr(one, name) == getattr(other, name) for name in fields)
-        and all(np.array_equal(getattr(one, c), getattr(other, c), equal_nan=True) for c in columns)
-        and one.names.texts() == other.names.texts()
-        and list(one.records) == list(other.records)
-    )
-
-
-@cases("given", [
-    seed_part((7, "ab"), (9, "cüd")), seed_part((7, ["x"]), kind=RESET, mu=np.nan, shards=64),
-    seed_part((2**39 - 1, [f"p{i}" for i in range(5000)]), ladder="l:1"),
-])  # fmt: skip
-def test_it_is_decoded_as_it_was_encoded(given: SeedPart) -> None:
-    """Records, rows and numbers, NaN among them."""
-    message = belief_parts.encode_seeds(given)
-    assert belief_parts.is_seeded(message)
-    assert same(belief_parts.decode_seeds(message), given)
-
-
-def test_rows_that_are_taken_keep_their_records() -> None:
-    """Records without a row are left out. Rows have the columns that events are encoded from."""
-    found = seed_part((7, "ab"), (8, "c"), (9, "de")).take(np.array([4, 1]))
-    assert [*found.view.decoded.players] == [("a", "e"), ("a", "b")]
-    assert found.view.decoded.offset.tolist() == [9, 7]
-    assert [each.offset for each in found.records] == [7, 9]
-    rows = seed_part((7, "ab"), (9, "cüd"), ladder="l:1").view.decoded
-    assert [*rows.players] == [("l:1", each) for each in "abcüd"]
-    assert rows.offset.tolist() == [7, 7, 9, 9, 9]
-    assert rows.time.tolist() == [7000, 7000, 9000, 9000, 9000]
-    assert rows.round_ids.texts() == ["r7", "r9"]
-    times, time = rows.completed_at
-    assert (times.texts(), time.tolist()) == ([TIME], [0, 0])
-    assert rows.place.tolist() == [0] * 5
-
-
-def test_who_takes_which_messages() -> None:
-    """Releases that do not know seed parts refuse them, by their version. A part of rounds, a mark,
-    and litter are none. Parts of a newer kernel wait, as all parts do."""
-    message = belief_parts.encode_seeds(seed_part((7, "ab")))
-    assert not belief_parts.is_correction(message)
-    assert decoder.read_all([message]) == [None]
-    with pytest.raises(UnknownPart):
-        decoder.read(message)
-    with pytest.raises(UnknownPart):
-        schema.decode(message)
-    for message in (schema.encode(part((7, "ab"))), schema.mark(3), b"", b"litter"):
-        assert not belief_parts.is_seeded(message)
-        with pytest.raises(NotAPart):
-            belief_parts.decode_seeds(message)
-    message = belief_parts.encode_seeds(seed_part((7, "ab")))
-    elements = msgspec.msgpack.decode(message)
-    elements[1] += 1
-    newer = msgspec.msgpack.encode(elements)
-    with pytest.raises(UnknownPart, match="newer release"):
-        belief_parts.decode_seeds(newer)
-    assert belief_parts.decode_seeds(newer, elements[1]).kernel == elements[1]
-
-
-@cases("element, value, reason", [
-    (KIND, "round-voided", "of kind"), (LADDER, 7, "Expected `str`"),
-    (MU, b"1234", "columns differ"),
-    (RECORD, np.array([0, 1], "<i4").tobytes(), "a row of no record"),
-    (RECORD, np.array([0, -1], "<i4").tobytes(), "a row of no record"),
-    (RECORDS, [[7]], "seed part: "),
-    (PLAYERS, ["a", "a"], "stands in it twice"),
-])  # fmt: skip
-def test_a_damaged_part_is_refused(element: int, value: object, reason: str) -> None:
-    elements = msgspec.msgpack.decode(belief_parts.encode_seeds(seed_part((7, "ab"))))
-    elements[element] = value
-    with pytest.raises(UnknownPart, match=reason):
-        belief_parts.decode_seeds(msgspec.msgpack.encode(elements))
-    with pytest.raises(UnknownPart, match="seed part"):
-        belief_parts.decode_seeds(msgspec.msgpack.encode(elements)[:-1])
-
+from tests.builders.machines import CONFIG, RULE, part_in
+from tests.builders.seeding import read, resetting_record, seeding_record
 
 # --- how seeds and resets are sent ----------------------------------------------------------------
 
@@ -116,7 +30,7 @@ SHARDS = 3
 
 def sent_of(
     *records: Record, rows: int = 5000, shards: int = SHARDS, rule: RatingRule = RULE
-) -> tuple[list[tuple[int, SeedPart]], dict[int, Fingerprints]]:
+) -> tuple[list[tuple[int, Part]], dict[int, Fingerprints]]:
     """The parts of these records, each with its shard, and the players that are pending then."""
     seeds = [read(each) for each in records]
     work = SeedWork([QueuedSeed(each) for each in seeds], seeds, rule, PartOptions(shards, rows))
@@ -129,12 +43,13 @@ def sent_of(
         step.send(list(range(len(effect.parts))))
     assert done.value.value is True
     (given,) = found
-    return [(s, belief_parts.decode_seeds(message)) for s, message in effect.parts], given
+    return [(s, part_in(message)) for s, message in effect.parts], given
 
 
-def rows_of(parts: list[tuple[int, SeedPart]]) -> Iterator[tuple[int, str, int, float]]:
+def rows_of(parts: list[tuple[int, Part]]) -> Iterator[tuple[int, str, int, float]]:
     for shard, each in parts:
-        columns = each.names.texts(), each.view.decoded.offset.tolist(), each.mu.tolist()
+        offsets = each.offset[each.round_index].tolist()
+        columns = each.names.texts(), offsets, each.evidence[:, 0].tolist()
         yield from ((shard, *row) for row in zip(*columns, strict=True))
 
 

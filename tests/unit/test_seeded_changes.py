@@ -13,8 +13,8 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import Round, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
-from stream_rater.pipeline.parts import belief_parts
-from stream_rater.pipeline.parts.belief_parts import RecordInPart, SeedPart
+from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater.belief_changes import build_given_events_again, compute_given
 from stream_rater.pipeline.updater.changes import Change, Disagreement
@@ -29,25 +29,25 @@ from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import ServiceObserver
 from tests.builders.cases import cases
-from tests.builders.machines import CONFIG, RULE
+from tests.builders.machines import CONFIG, RULE, RoundInPart, columns_of, rounds_in
 from tests.builders.seeding import TIME, seed_part
 
 
-def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:
+def batch_of(part: Part, offset: int = 0) -> ShardBatch:
     shard = Shard.at(Position(applied=offset), offset, 1)
-    shard.read(Record(0, offset, belief_parts.encode_seeds(part)))
+    shard.read(Record(0, offset, schema.encode(part)))
     return ShardBatch({0: shard.cut(10)})
 
 
-def applied(part: SeedPart, *records: bytes | None) -> Change:
+def applied(part: Part, *records: bytes | None) -> Change:
     """The change that a part makes to these records of its players."""
     return compute_given(batch_of(part), {0: StoredShard(Position(), list(records))})[0]
 
 
-def again(part: SeedPart, change: Change, records: Sequence[bytes | None]) -> list[bytes]:
+def again(part: Part, change: Change, records: Sequence[bytes | None]) -> list[bytes]:
     """The events that are built again from what a change stored."""
     written = dict(change.beliefs)
-    names = [(part.ladder, each) for each in part.names.texts()]
+    names = [(part.ladder[0], each) for each in part.names.texts()]
     stored = [written.get(name, old) for name, old in zip(names, records, strict=True)]
     events = build_given_events_again(0, batch_of(part), StoredShard(change.position, stored), 0)
     return [each.value for each in events]
@@ -86,17 +86,19 @@ def test_who_takes_a_seed_or_a_reset() -> None:
 NAMES = ["ann", "b:b", "%", 'c"d', "ü", "e\\", "f" * 128]
 
 
-def some_part(kind: str, rule: RatingRule) -> SeedPart:
+def some_part(kind: str, rule: RatingRule) -> Part:
     rng = random.Random(1)
-    records = [
-        RecordInPart(7, 1000, "r:1", TIME), RecordInPart(12, 1001, 's"2', TIME),
-        RecordInPart(10**9, 1002, "%", "2026-11-25T17:00:00.25+01:00"),
-    ]  # fmt: skip
+    records = columns_of(
+        RoundInPart(7, 0, 1000, "r:1", "l:1", TIME), RoundInPart(12, 0, 1001, 's"2', "l:1", TIME),
+        RoundInPart(10**9, 0, 1002, "%", "l:1", "2026-11-25T17:00:00.25+01:00"),
+    )  # fmt: skip
     size = len(NAMES)
     single = [float(np.float32(rng.uniform(900.0, 2100.0))) for _ in NAMES]
-    return SeedPart(
-        kind, "l:1", rule, records, np.array([i % 3 for i in range(size)]), StringColumn.of(NAMES),
-        np.array(single), np.full(size, float(np.float32(77.7))), np.arange(1, size + 1), 1,
+    sigma, rounds = np.full(size, float(np.float32(77.7))), np.arange(1.0, size + 1.0)
+    return Part(
+        rules=[rule], **records, round_index=np.arange(size) % 3, place=np.zeros(size, np.int32),
+        evidence=np.column_stack((np.array(single), sigma, rounds)),
+        names=StringColumn.of(NAMES), shards=1, cause=kind,
     )  # fmt: skip
 
 
@@ -118,7 +120,7 @@ def test_events_have_the_bytes_of_their_struct(kind: str, rule: RatingRule) -> N
     assert len(found) == len(NAMES)
     initial = rule.initial_mu, rule.initial_sigma
     for i, (event, (_, data)) in enumerate(zip(found, change.beliefs, strict=True)):
-        now, head = header_of(data), part.records[i % 3]
+        now, head = header_of(data), rounds_in(part)[i % 3]
         shown = (1700.0, 350.0) if i == 1 else (1612.5, 91.0)
         shown = initial if stored[i] is None else shown
         values = float(now["mu"]), float(now["sigma"]), *shown

@@ -10,15 +10,15 @@ and the updater decides it. So no belief is read before the parts are sent.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from stream_rater.columns import player_map
-from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.corrections import CorrectionsApplied, name_of
-from stream_rater.contract.events import MOST_BYTES
 from stream_rater.pipeline.corrections.correction_job import ChangedPlayers, CorrectionJob
 from stream_rater.pipeline.corrections.correction_validator import (
     CorrectionQueue,
@@ -28,8 +28,8 @@ from stream_rater.pipeline.corrections.correction_validator import (
 )
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, recorded_correction
 from stream_rater.pipeline.estimator.estimation import part_ends
-from stream_rater.pipeline.parts import belief_parts
-from stream_rater.pipeline.parts.belief_parts import CorrectionPart, RecordInPart, SeedPart
+from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import NoteCorrections, RecordedCorrection, Scatter, Step, ask
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.correction_records import round_in
@@ -37,8 +37,6 @@ from stream_rater.rounds.seed_records import Seed
 
 THRESHOLD = 0.5
 """A changed rating is published immediately if it moves by at least this many displayed points."""
-
-HEAD_BYTES = 10  # The most bytes that MessagePack writes before an id and a record, together.
 
 TOGETHER_BYTES = 2**18
 """The most bytes of corrections that are finished together, with one write of ladder events."""
@@ -53,7 +51,7 @@ class PartOptions(NamedTuple):
 
     shards: int
     rows_per_part: int  # The most rows in a message.
-    threshold: float = THRESHOLD  # The threshold for events, as in CorrectionPart.
+    threshold: float = THRESHOLD  # The threshold for events, as in Head.
     kernel: int = KERNEL_VERSION  # The version of the kernels that rated.
 
 
@@ -106,11 +104,7 @@ class Work:
         ladder, names = self.job.ladder, StringColumn.of(changed.players)
         prints = player_map.fingerprints(names, [ladder], [len(names)], self._options.shards)
         order, cuts = player_map.by_shard(prints)
-        messages = [
-            (shard, belief_parts.encode_correction(self._part(changed, rows)))
-            for shard, where in cuts
-            for rows in self._cut(changed, order[where].tolist())
-        ]
+        messages = schema.messages(self._part(changed), order, cuts, self._options.rows_per_part)
         offsets = yield from ask(Scatter(messages))
         sent(part_ends(messages, offsets), in_shards(prints))
 
@@ -126,27 +120,14 @@ class Work:
         recorded += [(each, each.offset) for each in applied]
         return [recorded_correction(each.offset, each.correction, at) for each, at in recorded]
 
-    def _cut(self, changed: ChangedPlayers, rows: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield these rows in order, in groups of as many as one message may have."""
-        most_bytes = MOST_BYTES - len(belief_parts.encode_correction(self._part(changed, [])))
-        first = size = 0
-        for i, row in enumerate(rows):
-            own = len(changed.players[row].encode()) + len(changed.records[row]) + HEAD_BYTES
-            if first < i and (i == first + self._options.rows_per_part or size + own > most_bytes):
-                yield rows[first:i]
-                first, size = i, 0
-            size += own
-        yield rows[first:]
-
-    def _part(self, changed: ChangedPlayers, rows: Sequence[int]) -> CorrectionPart:
+    def _part(self, changed: ChangedPlayers) -> Part:
+        """All rows of these players."""
         record, correction = self._queued
-        return CorrectionPart(
-            version=belief_parts.CORRECTION, kernel=self._options.kernel,
-            shards=self._options.shards,
-            offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
-            round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
-            threshold=self._options.threshold, players=[changed.players[i] for i in rows],
-            records=[changed.records[i] for i in rows],
+        rule = msgspec.structs.replace(self.job.rule, kernel=self._options.kernel)
+        about = round_in(correction), correction.ladder, self.job.completed_at
+        return Part.of_correction(
+            rule, record.offset, about, StringColumn.of(changed.players), self._options.shards,
+            name_of(correction), self._options.threshold, StringColumn.of_bytes(changed.records),
         )  # fmt: skip
 
 
@@ -203,8 +184,8 @@ class SeedWork:
         whole = self._whole
         if whole is None:
             return np.empty(0, np.uint64)
-        names, sizes = whole.names, [len(whole)]
-        return player_map.fingerprints(names, [whole.ladder], sizes, self._options.shards)
+        ladders, sizes = whole.ladder[:1], [len(whole)]
+        return player_map.fingerprints(whole.names, ladders, sizes, self._options.shards)
 
     def step(self, sent: Sent) -> Step[bool]:
         """Send all parts. Returns True: then the work is done."""
@@ -219,20 +200,7 @@ class SeedWork:
             return
         for rows in by_turn(self._whole.names):
             order, cuts = player_map.by_shard(self.players[rows])
-            for shard, where in cuts:
-                for message in self._pieces(self._whole, rows[order[where]]):
-                    yield shard, message
-
-    def _pieces(self, whole: SeedPart, rows: Ints) -> Iterator[bytes]:
-        """Encode these rows in as many messages as are needed. No two rows are of one player."""
-        most = self._options.rows_per_part
-        message = belief_parts.encode_seeds(whole.take(rows)) if len(rows) <= most else b""
-        if message and (len(message) <= MOST_BYTES or len(rows) == 1):
-            yield message
-            return
-        half = most if len(rows) > most else len(rows) // 2
-        yield from self._pieces(whole, rows[:half])
-        yield from self._pieces(whole, rows[half:])
+            yield from schema.messages(self._whole, rows[order], cuts, self._options.rows_per_part)
 
 
 def by_turn(names: StringColumn) -> list[Ints]:
@@ -249,20 +217,20 @@ def by_turn(names: StringColumn) -> list[Ints]:
     return [np.array(rows, np.int64) for rows in turns]
 
 
-def _concatenated(seeds: Sequence[Seed], rule: RatingRule, options: PartOptions) -> SeedPart:
+def _concatenated(seeds: Sequence[Seed], rule: RatingRule, options: PartOptions) -> Part:
     """The rows of all these records, in order."""
-    sizes = [len(each) for each in seeds]
-
-    def column(name: str) -> Floats:
-        joined: Floats = np.concatenate([getattr(each, name) for each in seeds])
-        return joined
-
-    return SeedPart(
-        seeds[0].kind, seeds[0].ladder, rule,
-        [RecordInPart(each.offset, each.time, each.round_id, each.head.completed_at)
-         for each in seeds],
-        np.repeat(np.arange(len(seeds)), sizes),
-        StringColumn.concat([each.names for each in seeds]),
-        column("mu"), column("sigma"), column("rounds").astype(np.int64),
-        options.shards, options.kernel,
+    sizes, n = [len(each) for each in seeds], sum(map(len, seeds))
+    given = [np.concatenate([getattr(each, name) for each in seeds]) for name in GIVEN]
+    return Part(
+        [msgspec.structs.replace(rule, kernel=options.kernel)],
+        np.array([each.offset for each in seeds]), np.zeros(len(seeds), np.int64),
+        np.array([each.time for each in seeds]), [each.round_id for each in seeds],
+        [each.ladder for each in seeds], [each.head.completed_at for each in seeds],
+        [None] * len(seeds),
+        np.repeat(np.arange(len(seeds)), sizes), np.zeros(n, np.int32),
+        np.column_stack(given).astype(np.float64),
+        StringColumn.concat([each.names for each in seeds]), options.shards, seeds[0].kind,
     )  # fmt: skip
+
+
+GIVEN = "mu", "sigma", "rounds"  # What a row of a seed part has in place of evidence.

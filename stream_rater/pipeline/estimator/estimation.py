@@ -5,7 +5,6 @@ one call. The evidence of a round does not depend on the other rounds of the wav
 whose waves differ from those of its predecessor produces the same bits.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -21,11 +20,9 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.errors import UnratedRound
-from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Record, Trace, trace_of
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import schema
-from stream_rater.pipeline.parts.schema import Part, RoundInPart
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.updater import changes
 from stream_rater.rating import record, stages
@@ -234,9 +231,16 @@ def estimate(
         if found.shape[1] > evidence.shape[1]:
             evidence = np.column_stack((evidence, np.full(len(priors), np.nan)))
         evidence[rows, : found.shape[1]] = found
+    heads = pending.rounds.heads
     return Part(
         rules=rules,
-        rounds=_rounds_in_part(pending, rule),
+        offset=pending.offsets,
+        rule=rule,
+        time=pending.rounds.time,
+        round_id=[each.round_id for each in heads],
+        ladder=[each.ladder for each in heads],
+        completed_at=[each.completed_at for each in heads],
+        trace=pending.traces,
         round_index=pending.for_each_player(np.arange(len(pending))),
         place=place,
         evidence=evidence,
@@ -294,21 +298,11 @@ def _set_initial_ratings(priors: Table, mu: float, sigma: float) -> None:
             priors[i].mu, priors[i].sigma = mu, sigma
 
 
-def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
-    columns = pending.offsets.tolist(), rule.tolist(), pending.rounds.time.tolist()
-    return [
-        RoundInPart(offset, rule, time, head.round_id, head.ladder, head.completed_at, trace)
-        for head, trace, offset, rule, time in zip(
-            pending.rounds.heads, pending.traces, *columns, strict=True
-        )
-    ]
-
-
 def posteriors(part: Part, pending: PendingRounds, beliefs: Beliefs) -> StringColumn:
     """(P,) the belief records that the store will have for the rounds' players, once it has applied
     the part. `beliefs` (P,) are those before the part, and are overwritten; a belief that already
     includes its round stays as it is. Raises Unrecordable."""
-    rule = pending.for_each_player([each.rule for each in part.rounds])
+    rule = pending.for_each_player(part.rule)
     offset = pending.for_each_player(pending.offsets)
     time = pending.for_each_player(pending.rounds.time)
     changes.set_initial(beliefs, part.rules, rule)
@@ -316,43 +310,6 @@ def posteriors(part: Part, pending: PendingRounds, beliefs: Beliefs) -> StringCo
     changes.update(beliefs, new, part.rules, rule[new], part.evidence[new], offset[new], time[new])
     data, starts = record.encode_all(beliefs)
     return StringColumn(data, starts[:-1], starts[1:])
-
-
-def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:
-    """Encode the part's rows by shard, as (shard, message). A message has at most `most_rows` rows,
-    and at most MOST_BYTES bytes unless it has a single row."""
-    order, by_shard = pending.by_shard
-    shards, cuts = list[int](), list[int]()
-    for shard, where in by_shard:
-        ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
-        shards += [shard] * len(ends)
-        cuts += ends
-    encoded = schema.encode_pieces(part, order, cuts)
-    if max(map(len, encoded), default=0) <= MOST_BYTES:
-        return list(zip(shards, encoded, strict=True))
-    rows = np.split(order, cuts[:-1])
-    return [
-        (shard, message)
-        for shard, own, whole in zip(shards, rows, encoded, strict=True)
-        for message in ([whole] if len(whole) <= MOST_BYTES else _cut(part, own))
-    ]
-
-
-def _cut(part: Part, rows: Ints) -> list[bytes]:
-    """Encode these rows, cut in halves until each message fits. A message contains all rules of its
-    part, so the rules that no row needs are left out first."""
-    own = part.take(rows)
-    needed, rule = np.unique([each.rule for each in own.rounds], return_inverse=True)
-    rounds = [
-        structs.replace(each, rule=number)
-        for each, number in zip(own.rounds, rule.tolist(), strict=True)
-    ]
-    rules = [own.rules[number] for number in needed.tolist()]
-    message = schema.encode(dataclasses.replace(own, rules=rules, rounds=rounds))
-    if len(message) <= MOST_BYTES or len(rows) == 1:
-        return [message]
-    half = len(rows) // 2
-    return [*_cut(part, rows[:half]), *_cut(part, rows[half:])]
 
 
 def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:

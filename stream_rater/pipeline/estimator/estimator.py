@@ -57,6 +57,7 @@ from stream_rater.pipeline.estimator.priors import (
     read_positions,
 )
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import NotedCorrections
 from stream_rater.pipeline.same_history import HistoryMismatches, check_source
@@ -338,7 +339,7 @@ class Estimator:
         """Estimate and send rounds. `rows` are the rows of their players in `read`."""
         with self._observer.working_on(estimation.traced(ready)):
             part = self._estimate(ready, read.headers[rows])
-            messages = estimation.messages(part, ready, self._rows_per_part)
+            messages = schema.messages(part, *ready.by_shard, self._rows_per_part)
             offsets = yield from ports.ask(ports.Scatter(messages))
         self._was_sent(ready, estimation.part_ends(messages, offsets))
         self._cache_beliefs(ready, part, read.beliefs_at(rows))

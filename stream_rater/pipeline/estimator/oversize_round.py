@@ -28,6 +28,7 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.priors import PriorsRead
 from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.rating.model import Table
@@ -98,7 +99,7 @@ class OversizeRound:
         piece = self._piece(self._sent)
         start = self._starts[self._sent]
         part = self._rows.take(np.arange(start, start + piece.count))
-        messages = estimation.messages(part, piece, rows_per_part)
+        messages = schema.messages(part, *piece.by_shard, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
         self._in_flight.sent(ends, estimation.fingerprints_by_shard(piece), 0.0)

@@ -13,16 +13,16 @@ from itertools import accumulate
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Floats, Ints
+from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import spread
 from stream_rater.columns.strings import SECRET_KEY, StringColumn, distinct
 from stream_rater.contract.record import Trace
-from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts import legacy, schema
 from stream_rater.pipeline.parts import unpacking as at
-from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, UnknownPart
+from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, Head, UnknownPart
 from stream_rater.rating.model import Evidence
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.fastjson import runs
@@ -31,13 +31,11 @@ TOGETHER_BYTES = 2**18
 """The most bytes of the messages that one call decodes. Their rows stay in memory as long as any of
 their parts waits to be applied."""
 
-Rules = tuple[RatingRule, ...]
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n rows of parts, each of which is one player in one round. There are R rounds; a round that
-    is in several parts is listed once for each."""
+    """n rows of parts, each of which is one player in one record: in a round, or in a seed, a reset
+    or a correction. There are R records; one that is in several parts is listed once for each."""
 
     data: Bytes  # The bytes of the messages, which contain the strings of all columns.
     rules: list[RatingRule]  # The distinct rules of all rounds.
@@ -50,9 +48,6 @@ class Rows:
     players may share one by chance."""
     traces: dict[int, Trace | None]
     """The trace context of each round that has one, by the round's index."""
-    given: StringColumn | Floats | None = None
-    """What rows of corrections, seeds and resets give to their players (`belief_parts`). A row of a
-    round has nothing here, and the others have no evidence and no place."""
 
     def __len__(self) -> int:
         return len(self.fingerprints)
@@ -96,6 +91,11 @@ class Rows:
         return PlayerColumn(LadderColumn(ladders), ladder[self.columns[at.INDEX]], names)
 
     @property
+    def beliefs(self) -> StringColumn:
+        """(n,) the encoded belief that each row of a correction gives to its player."""
+        return StringColumn(self.data, *self.columns[at.BELIEF : at.BELIEF_END + 1])
+
+    @property
     def round_ids(self) -> StringColumn:
         """(R,) the id of each round."""
         return StringColumn(self.data, *self.rounds[at.ID : at.ID_END + 1])
@@ -109,14 +109,8 @@ class Rows:
         """Return these rows only, with all rounds."""
         return Rows(
             self.data, self.rules, self.rounds, self.columns.take(rows, axis=1),
-            self.evidence[rows], self.fingerprints[rows], self.traces, _taken(self.given, rows),
+            self.evidence[rows], self.fingerprints[rows], self.traces,
         )  # fmt: skip
-
-
-def _taken(given: StringColumn | Floats | None, rows: Ints) -> StringColumn | Floats | None:
-    if given is None:
-        return None
-    return given.take(rows) if isinstance(given, StringColumn) else given[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +126,9 @@ class PartView:
     home: int = at.NOWHERE
     """The shard that all players of the part belong to; NOWHERE: unknown, or several shards."""
     cause: str = ""
-    """The kind of the records, if they are corrections, seeds or resets; empty for rounds. Such a
-    part is applied in a call of its own."""
-    threshold: float = 0.0
-    """The points by which a correction must move a displayed rating for its event to be published
-    at once."""
+    """The kind of the records, as in Head. If they are no rounds, the part is applied in a call of
+    its own."""
+    threshold: float = 0.0  # As in Head.
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -163,45 +155,64 @@ def _text(rows: Rows, column: int, r: int) -> str:
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
     """Decode the part in each message. The result is None for a message that only `read` can decode
     or refuse."""
-    return [each for group in runs(messages, TOGETHER_BYTES) for each in _read(group, kernel)]
+    kernels = OLDEST_KERNEL, kernel
+    return [each for group in runs(messages, TOGETHER_BYTES) for each in _read(group, kernels)]
 
 
-def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
-    """Decode the part in one message, which may use any form of MessagePack. Raises what
-    `schema.decode` raises, and UnknownPart if a player is in the part twice or a number is too
-    large."""
-    part = schema.decode(data, kernel)
-    ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
-    if len(set(zip(ladders, part.players, strict=True))) < len(ladders):
-        raise UnknownPart("part: a player stands in it twice")
-    (view,) = _read([schema.encode(part)], kernel, are_distinct=True)
+def read(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> PartView:
+    """Decode the part in one message, of this version or of one that the last release wrote.
+    `oldest` to `kernel`, which is this release's own, are the accepted kernel versions. Raises
+    RebuildMark for a mark, NotAPart for a message that does not begin as a part, and UnknownPart
+    for a part that is damaged, of another version, or has a player twice."""
+    if (version := schema.version_of(data)) != schema.VERSION:
+        data = schema.encode(legacy.decode(data, version))
+    decoded, (found,) = _unpacked(*_joined([data]))
+    try:
+        head = _decode_head(data[found[at.HEAD] : found[at.HEAD_END]])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnknownPart(f"part: {error}") from None
+    for rule in head.rules:
+        schema.check_kernel(rule.kernel, kernel, oldest)
+    (view,) = _read([data], (oldest, kernel), are_distinct=True)
     if view is None:
-        raise UnknownPart("part: a number is too large")
+        raise UnknownPart("part: damaged")
+    if len(set(decoded.players)) < len(decoded):
+        raise UnknownPart("part: a player stands in it twice")
     return view
 
 
-def _read(
-    messages: Sequence[bytes], kernel: int, *, are_distinct: bool = False
-) -> list[PartView | None]:
-    """Decode messages together. `are_distinct` asserts that no message has a player twice;
-    otherwise the fingerprints are compared."""
+def _joined(messages: Sequence[bytes]) -> tuple[Bytes, Ints]:
+    """The messages, one after the other, and where each ends."""
     data = np.frombuffer(bytearray().join((*messages, at.PADDING)), np.uint8)
-    decoded, found = _unpacked(data, np.cumsum([len(each) for each in messages], dtype=np.int64))
+    return data, np.cumsum([len(each) for each in messages], dtype=np.int64)
+
+
+def _read(
+    messages: Sequence[bytes], kernels: tuple[int, int], *, are_distinct: bool = False
+) -> list[PartView | None]:
+    """Decode messages together, whose kernel version must be from the first to the second of
+    `kernels`. `are_distinct` asserts that no message has a player twice; otherwise the fingerprints
+    are compared."""
+    decoded, found = _unpacked(*(joined := _joined(messages)))
     damaged = [r for r, trace in decoded.traces.items() if trace is None]
-    views, all_rules = list[PartView | None](), list[Rules]()
+    views, all_rules = list[PartView | None](), list[Sequence[RatingRule]]()
     first_round = first = 0
-    for start, end, last_round, last, distinct_players, shards, home in found.tolist():
-        is_known = distinct_players or are_distinct
-        rules = _rules(data[start:end].tobytes(), kernel) if is_known else None
-        if rules is None or (damaged and any(first_round <= r < last_round for r in damaged)):
+    for start, end, rules, last_round, last, distinct_players, shards, home in found.tolist():
+        is_known = end and (distinct_players or are_distinct)
+        head = _head(joined[0][start:end].tobytes(), kernels) if is_known else None
+        is_damaged = damaged and any(first_round <= r < last_round for r in damaged)
+        if head is None or len(head.rules) != rules or is_damaged:
             views.append(None)
         else:
-            views.append(PartView(decoded, first_round, last_round, first, last, shards, home))
-            all_rules.append(rules)
+            views.append(PartView(
+                decoded, first_round, last_round, first, last, shards, home, head.cause,
+                head.threshold,
+            ))  # fmt: skip
+            all_rules.append(head.rules)
         first_round, first = last_round, last
     if len(all_rules) < len(messages):  # rows must come from taken messages only
         taken = [m for m, view in zip(messages, views, strict=True) if view is not None]
-        decoded_again = iter(_read(taken, kernel, are_distinct=are_distinct) if taken else ())
+        decoded_again = iter(_read(taken, kernels, are_distinct=are_distinct) if taken else ())
         return [None if view is None else next(decoded_again) for view in views]
     _renumber_rules(decoded, found[:, at.ROUNDS], all_rules)
     return views
@@ -210,7 +221,7 @@ def _read(
 def _unpacked(data: Bytes, ends: Ints) -> tuple[Rows, Ints]:
     """The rows of the messages that end at `ends`, with an empty list of rules; and (M, MESSAGE)
     the values that `unpacking` finds for each message."""
-    most_rounds, most = 1 + len(data) // at.LEAST_ROUND, 1 + len(data) // at.LEAST_ROW
+    most_rounds, most = at.most(data, ends)
     rounds = np.empty((at.ROUND, most_rounds), np.int64)
     columns = np.empty((at.ROW, most), np.int64)
     evidence, fingerprints = np.empty((most, schema.EVIDENCE_COLUMNS)), np.empty(most, np.uint64)
@@ -232,10 +243,11 @@ def _trace(data: Bytes, start: int, end: int) -> Trace | None:
         return None
 
 
-def _renumber_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> None:
+def _renumber_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Sequence[RatingRule]]) -> None:
     """Collect the distinct rules of all messages, and make the rounds' RULE an index into them."""
     numbers: dict[RatingRule, int] = {}
-    start, before, own = 0, Rules(), list[int]()
+    start, own = 0, list[int]()
+    before: Sequence[RatingRule] = ()
     for group, end in zip(rules, round_ends.tolist(), strict=True):
         if group is not before:
             before, own = group, [numbers.setdefault(each, len(numbers)) for each in group]
@@ -247,17 +259,17 @@ def _renumber_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> 
 
 
 @lru_cache(maxsize=256)
-def _rules(packed: bytes, kernel: int) -> Rules | None:
-    """Decode the rules in a message. Returns None if they are damaged, or if this worker cannot
-    apply the kernel version of one of them."""
+def _head(packed: bytes, kernels: tuple[int, int]) -> Head | None:
+    """Decode the head of a message. Returns None if it is damaged, or if this worker cannot apply
+    the kernel version of one of its rules."""
     try:
-        rules = _decode_rules(packed)
+        head = _decode_head(packed)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return rules if all(OLDEST_KERNEL <= each.kernel <= kernel for each in rules) else None
+    return head if all(kernels[0] <= each.kernel <= kernels[1] for each in head.rules) else None
 
 
-_decode_rules = msgspec.msgpack.Decoder(Rules).decode
+_decode_head = msgspec.msgpack.Decoder(Head).decode
 _decode_trace = msgspec.msgpack.Decoder(Trace).decode
 
 NO_ROWS = PartView(

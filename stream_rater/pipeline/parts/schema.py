@@ -1,39 +1,41 @@
 """The format of a part: one message of `performance-estimated`, with the rows of a wave that one
 shard needs, or some of them if they are many.
 
-It is columnar: a round's values are written once, and players' values are columns. A part contains
-every input of stage 2, so the updater needs no configuration of its own.
+A part contains every input of stage 2, so the updater needs no configuration of its own. It is of
+rounds, or of seeds, of resets, or of one correction; `cause` says which. A message is a MessagePack
+array: the version's number, the `Head`, and the columns (`_put_columns`). What all rows share is
+once in the head, what the rows of a record share is once in the record's columns, and a column
+takes as many bytes for each number as its largest number needs.
 
 Every version is a MessagePack array that begins with the version's number. A message with another
 beginning is not a part, and does not change a shard's state. A message that begins as a part and
-cannot be understood is refused; nothing in it is guessed.
+cannot be understood is refused; nothing in it is guessed. `legacy` reads the versions of the last
+release.
 
 A part names the number of shards that it was cut for. A worker that was paused while shards were
 added may wake up and send parts that were cut for fewer shards. They are ignored: the worker's
 successor sends their rows to the shards where they belong now.
 
-Three version numbers are not used for parts of rounds: one is for correction parts, one for seed
-parts (`belief_parts`), and one for marks. `rebuild` writes a mark to each shard. The store's state
-at the mark comes from the rebuild, not from the parts before it. Releases that do not know one of
-these kinds refuse it.
+One version's number is not used for parts: it is for marks. `rebuild` writes a mark to each shard.
+The store's state at the mark comes from the rebuild, not from the parts before it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Ints
-from stream_rater.columns.kernels import KERNEL_VERSION, kernel
+from stream_rater.columns.arrays import Bytes, Flags, Floats, Ints
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.strings import StringColumn, put
+from stream_rater.contract.events import MOST_BYTES
 from stream_rater.contract.record import Trace
-from stream_rater.rating.model import BEGAN, Evidence, Places
+from stream_rater.rating.model import Evidence, Places
 from stream_rater.rating.stages import RatingRule
 
-VERSION = 1
+VERSION = 5
 
 MARK = 2
 
@@ -42,19 +44,19 @@ OLDEST_KERNEL = 2
 version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
 release."""
 
-EVIDENCE_COLUMNS = 4
-"""The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it
-is NaN for all rows."""
+EVIDENCE_COLUMNS = 4  # The number of evidence columns in memory.
 
-LIST, TEXT, BYTES = (0x90, 15, 0xDC), (0xA0, 31, 0xDA), (0, -1, 0xC5)
-"""MessagePack's type codes of each kind: the first code that contains the size, and the greatest
-such size (-1: there is none); then the code that is followed by a size of two bytes. The next code
-is followed by four bytes. The code before it, which a list does not have, is followed by one."""
-LONGEST_HEAD = 5
-LISTS_AND_COLUMNS = 5  # The number of lists and columns in a message.
-PLACE_BYTES, SHORT_EVIDENCE, EVIDENCE_BYTES = 4, 8 * BEGAN, 8 * EVIDENCE_COLUMNS
-"""Bytes in a row. The index of its round takes as many bytes as its place. The evidence is short if
-its last column is left out; the evidence of older kernels is always short."""
+BEGINS = bytes((0x93, VERSION))  # The first bytes of a part: of an array with three elements.
+SIZES, BIN = 4, 0xC6  # MessagePack's code of bytes whose size takes SIZES bytes.
+
+RECORDS, RULES, ROWS, SHARDS = range(4)
+"""The numbers before the columns, of four bytes each: how many records, rules and rows there are,
+and the number of shards that the part was cut for (0: unknown)."""
+OF_RECORD, OF_ROW = 7, 4
+"""The columns of records: offset, rule and time, and the sizes of id, ladder, time of completion
+and trace; and those of rows: index of the record and place, and the sizes of name and belief."""
+WIDTHS = OF_RECORD + OF_ROW + EVIDENCE_COLUMNS  # The bytes for the width of each column.
+FIXED = 16 + WIDTHS
 
 
 class UnknownPart(ValueError):
@@ -77,44 +79,63 @@ class RebuildMark(NotAPart):
         self.shards = shards
 
 
-class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One round of a wave."""
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """What all rows of a part share."""
 
-    offset: int  # The offset of the round in `round-completed`. It orders the rounds of a ladder.
-    rule: int  # The index of the round's RatingRule among the part's rules.
-    time: int
-    round_id: str
-    ladder: str
-    completed_at: str
-    trace: Trace | None = None
-    """Parts of older releases end before this field, and those releases do not read it."""
-
-
-class _Message(msgspec.Struct, frozen=True, array_like=True):
-    version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)]
     rules: tuple[RatingRule, ...]
-    rounds: tuple[RoundInPart, ...]
-    round_index: bytes
-    place: bytes
-    evidence: bytes
-    players: list[str]
-    shards: int = 0
-    """Parts of older releases end before this field, and those releases do not read it."""
+    cause: str = ""
+    """The kind of the records, if they are seeds, resets or a correction; empty for rounds."""
+    threshold: float = 0.0
+    """The points by which a correction must move a displayed rating for its event to be published
+    at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """n rows, each of which is one player in one of the part's rounds. In a message, all rows are
-    of one shard. The estimator makes one Part of a whole wave, and `encode_pieces` cuts it."""
+    """n rows, each of which is one player in one of R records: of rounds, or of seeds, of resets or
+    of a correction. In a message, all rows are of one shard. The estimator makes one Part of a
+    whole wave, and `encode_pieces` cuts it."""
 
     rules: Sequence[RatingRule]
-    rounds: Sequence[RoundInPart]
-    round_index: Ints  # (n,) the index of each row's round.
+    offset: Ints  # (R,) the offsets in `round-completed`. They order the records of a ladder.
+    rule: Ints  # (R,) the index of each record's RatingRule among the rules.
+    time: Ints
+    """(R,) the times of completion, in Unix seconds; of seeds and resets, the times from which on
+    they count."""
+    round_id: Sequence[str]
+    ladder: Sequence[str]
+    completed_at: Sequence[str]  # (R,) the same times, as reported.
+    trace: Sequence[Trace | None]
+    round_index: Ints  # (n,) the index of each row's record.
     place: Places  # (n,) the place of each row's player, as in Wave.
-    evidence: Evidence  # (n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence.
+    evidence: Evidence
+    """(n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence. Rows of seeds and resets
+    have mu, sigma and the number of rounds in its place; NaN where a reset keeps mu."""
     names: StringColumn  # (n,) the ids of the players, as a column.
-    shards: int = 0
-    """The number of shards when the part was cut; 0: unknown, because the release was older."""
+    shards: int = 0  # The number of shards when the part was cut; 0: unknown.
+    cause: str = ""  # As in Head.
+    threshold: float = 0.0  # As in Head.
+    beliefs: StringColumn | None = None
+    """(n,) the encoded beliefs that a correction gives to the players; None for other records.
+    Their `last` and `previous_` fields have no meaning."""
+
+    @classmethod
+    def of_correction(
+        cls, rule: RatingRule, offset: int, about: tuple[str, str, str], names: StringColumn,
+        shards: int, cause: str, threshold: float = 0.0, beliefs: StringColumn | None = None,
+    ) -> "Part":  # fmt: skip
+        """The part of a correction. `about`: the id of the corrected round, or the empty string,
+        the ladder, and the time that the events have."""
+        zero, n = np.zeros(1, np.int64), len(names)
+        round_id, ladder, completed_at = ([each] for each in about)
+        return cls(
+            [rule], np.array([offset]), zero, zero, round_id, ladder, completed_at, [None],
+            np.zeros(n, np.int64), np.zeros(n, np.int32), np.full((n, 1), np.nan), names, shards,
+            cause, threshold, beliefs,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.place)
 
     @property
     def players(self) -> Sequence[str]:
@@ -122,107 +143,26 @@ class Part:
         return self.names.texts()
 
     def take(self, rows: Ints) -> "Part":
-        """Return a part of these rows only, with the rounds that they need and all rules."""
-        rounds, index = np.unique(self.round_index[rows], return_inverse=True)
-        return Part(
-            rules=self.rules,
-            rounds=[self.rounds[i] for i in rounds.tolist()],
-            round_index=index,
-            place=self.place[rows],
-            evidence=self.evidence[rows],
+        """Return a part of these rows only, with the records and rules that they need."""
+        needed, index = np.unique(self.round_index[rows], return_inverse=True)
+        rules, rule = np.unique(self.rule[needed], return_inverse=True)
+        records = needed.tolist()
+        return replace(
+            self,
+            rules=[self.rules[i] for i in rules.tolist()], rule=rule,
+            offset=self.offset[needed], time=self.time[needed],
+            round_id=[self.round_id[i] for i in records], ladder=[self.ladder[i] for i in records],
+            completed_at=[self.completed_at[i] for i in records],
+            trace=[self.trace[i] for i in records],
+            round_index=index, place=self.place[rows], evidence=self.evidence[rows],
             names=self.names.take(rows),
-            shards=self.shards,
-        )
+            beliefs=None if self.beliefs is None else self.beliefs.take(rows),
+        )  # fmt: skip
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Message).decode
 _decode_mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _MARK_BEGINS = _encode((MARK, 0))[:2]
-
-
-@kernel
-def _put_head(out: Bytes, at: int, size: int, kind: tuple[int, int, int]) -> int:
-    """Write the head of a LIST, a TEXT or BYTES of this size. Returns the position after it."""
-    short, most, long = kind
-    if size <= most:
-        out[at] = short | size
-        return at + 1
-    width = 1 if size < 2**8 and long != LIST[2] else 2 if size < 2**16 else 4
-    out[at] = long - 1 + width // 2
-    for k in range(width):
-        out[at + 1 + k] = (size >> (8 * (width - 1 - k))) & 255
-    return at + 1 + width
-
-
-@kernel
-def _count_distinct(index: Ints) -> tuple[Ints, Ints]:
-    """The distinct numbers, and the index of each among them. Equal ones must be adjacent."""
-    different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
-    count = 0
-    for i in range(len(index)):
-        if i == 0 or index[i] != index[i - 1]:
-            different[count] = index[i]
-            count += 1
-        which[i] = count - 1
-    return different[:count], which
-
-
-@kernel
-def _put_message(
-    out: Bytes, at: int, rows: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
-    round_index: Ints, place: Bytes, evidence: Bytes, width: int, names: Bytes, starts: Ints,
-    ends: Ints, closing: Bytes,
-) -> int:  # fmt: skip
-    """Write the message of these rows to `out`. Returns the position after it. In `place` and
-    `evidence` each row has its own bytes; in `evidence` they are `width` for each row."""
-    rounds, which = _count_distinct(round_index[rows])
-    at = _put_head(out, put(out, at, opening, 0, len(opening)), len(rounds), LIST)
-    for r in rounds:
-        at = put(out, at, heads, head_ends[r - 1] if r else 0, head_ends[r])
-    at = _put_head(out, at, PLACE_BYTES * len(rows), BYTES)
-    for number in which:
-        for k in range(PLACE_BYTES):
-            out[at + k] = (number >> (8 * k)) & 255
-        at += PLACE_BYTES
-    at = _put_head(out, at, PLACE_BYTES * len(rows), BYTES)
-    for i in rows:
-        at = put(out, at, place, PLACE_BYTES * i, PLACE_BYTES * (i + 1))
-    at = _put_head(out, at, width * len(rows), BYTES)
-    for i in rows:
-        own = width * i
-        at = put(out, at, evidence, own, own + SHORT_EVIDENCE)
-        if width > SHORT_EVIDENCE:
-            at = put(out, at, evidence, own + SHORT_EVIDENCE, own + EVIDENCE_BYTES)
-    at = _put_head(out, at, len(rows), LIST)
-    for i in rows:
-        at = _put_head(out, at, ends[i] - starts[i], TEXT)
-        at = put(out, at, names, starts[i], ends[i])
-    return put(out, at, closing, 0, len(closing))
-
-
-@kernel
-def _messages(
-    rows: Ints, cuts: Ints, opening: Bytes, heads: Bytes, head_ends: Ints,
-    round_index: Ints, place: Bytes, evidence: Bytes, width: int, names: Bytes, starts: Ints,
-    ends: Ints, closing: Bytes,
-) -> tuple[Bytes, Ints]:  # fmt: skip
-    """The messages, one after the other, and the position after each of them."""
-    size = len(cuts) * (len(opening) + len(closing) + LISTS_AND_COLUMNS * LONGEST_HEAD)
-    for k in range(len(rows)):
-        i = rows[k]
-        r = round_index[i]
-        size += head_ends[r] - (head_ends[r - 1] if r else 0)
-        size += 2 * PLACE_BYTES + width + LONGEST_HEAD + ends[i] - starts[i]
-    out, message_ends = np.empty(size, np.uint8), np.empty(len(cuts), np.int64)
-    at = first = 0
-    for k in range(len(cuts)):
-        at = _put_message(
-            out, at, rows[first : cuts[k]], opening, heads, head_ends,
-            round_index, place, evidence, width, names, starts, ends, closing,
-        )  # fmt: skip
-        message_ends[k], first = at, cuts[k]
-    return out, message_ends
 
 
 def mark(shards: int) -> bytes:
@@ -230,56 +170,19 @@ def mark(shards: int) -> bytes:
     return _encode((MARK, shards))
 
 
-def encode(part: Part) -> bytes:
-    """Encode a part as one message."""
-    (message,) = encode_pieces(part, np.arange(len(part.place)), [len(part.place)])
-    return message
-
-
-def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
-    """Encode these rows as several messages, each up to the next of the cuts, with the rounds that
-    its rows need. Rows of a round must be adjacent. A round is encoded once, and copied to each
-    message."""
-    opening = bytes([LIST[0] | len(_Message.__struct_fields__)]) + _encode(VERSION)
-    heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
-    evidence = part.evidence
-    if evidence.shape[1] > BEGAN and np.isnan(evidence[:, BEGAN]).all():
-        evidence = evidence[:, :BEGAN]
-    out, ends = _messages(
-        rows, np.array(cuts, np.int64), np.frombuffer(opening + _encode(part.rules), np.uint8),
-        heads.data, heads.ends, part.round_index,
-        np.frombuffer(part.place.astype("<i4").tobytes(), np.uint8),
-        np.frombuffer(evidence.astype("<f8").tobytes(), np.uint8), 8 * evidence.shape[1],
-        names.data, names.starts, names.ends,
-        np.frombuffer(_encode(part.shards), np.uint8),
-    )  # fmt: skip
-    return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]
-
-
-def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
-    """Decode the part in a message. `oldest` to `kernel`, which is this release's own, are the
-    accepted kernel versions. Raises RebuildMark for a mark, NotAPart for a message that does not
-    begin as a part, and UnknownPart for a part that is damaged or of another version."""
-    if not _looks_like_part(data):
+def version_of(data: bytes) -> int:
+    """The version of the part in a message. Raises RebuildMark for a mark, NotAPart for a message
+    that does not begin as a part, and UnknownPart for a damaged mark."""
+    array = data[:1]
+    head = 1 if b"\x90" <= array <= b"\x9f" else {b"\xdc": 3, b"\xdd": 5}.get(array, 0)
+    if not (head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
-    try:
-        if data.startswith(_MARK_BEGINS):
+    if data.startswith(_MARK_BEGINS):
+        try:
             raise RebuildMark(_decode_mark(data)[1])
-        message = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnknownPart(f"part: {error}") from None
-    for rule in message.rules:
-        check_kernel(rule.kernel, kernel, oldest)
-    columns = _check_columns(message)
-    return Part(
-        rules=message.rules,
-        rounds=message.rounds,
-        round_index=np.frombuffer(message.round_index, "<i4").astype(np.int64),
-        place=np.frombuffer(message.place, "<i4"),
-        evidence=np.frombuffer(message.evidence, "<f8").reshape(-1, columns),
-        names=StringColumn.of(message.players),
-        shards=message.shards,
-    )
+        except msgspec.DecodeError as error:
+            raise UnknownPart(f"part: {error}") from None
+    return data[head]
 
 
 def check_kernel(computed_by: int, ours: int, oldest: int = OLDEST_KERNEL) -> None:
@@ -292,27 +195,200 @@ def check_kernel(computed_by: int, ours: int, oldest: int = OLDEST_KERNEL) -> No
         raise UnknownPart(f"{text}: let workers of the older release finish first")
 
 
-def _looks_like_part(data: bytes) -> bool:
-    """Whether a message is an array whose first element is a small positive number. The array's
-    length may be in its code, or have 16 or 32 bits."""
-    array = data[:1]
-    head = 1 if b"\x90" <= array <= b"\x9f" else {b"\xdc": 3, b"\xdd": 5}.get(array, 0)
-    return head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"
+def encode(part: Part) -> bytes:
+    """Encode a part as one message."""
+    (message,) = encode_pieces(part, np.arange(len(part)), [len(part)])
+    return message
 
 
-def _check_columns(message: _Message) -> int:
-    """Check that the columns have the right lengths and that every index is in range. Returns the
-    number of evidence columns. Raises UnknownPart."""
-    rows = len(message.players)
-    is_short = not rows or len(message.evidence) != rows * EVIDENCE_BYTES
-    evidence = SHORT_EVIDENCE if is_short else EVIDENCE_BYTES
-    widths = ((message.round_index, 4), (message.place, 4), (message.evidence, evidence))
-    if any(len(column) != rows * width for column, width in widths):
-        raise UnknownPart(f"part: columns differ in length from its {rows} players")
-    index = np.frombuffer(message.round_index, "<i4")
-    if rows and not 0 <= int(index.min()) <= int(index.max()) < len(message.rounds):
-        raise UnknownPart("part: a row of no round")
-    rules = {each.rule for each in message.rounds}
-    if rules and not 0 <= min(rules) <= max(rules) < len(message.rules):
-        raise UnknownPart("part: a round without a rule")
-    return evidence // 8
+def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
+    """Encode these rows as several messages, each up to the next of the cuts, with the records that
+    its rows need. Rows of a record must be adjacent."""
+    head = _encode(Head(tuple(part.rules), part.cause, part.threshold))
+    opening = BEGINS + bytes((BIN,)) + len(head).to_bytes(SIZES, "big") + head + bytes((BIN,))
+    count, numbers = len(part.offset), np.array((part.offset, part.rule, part.time))
+    texts = StringColumn.of([*part.round_id, *part.ladder, *part.completed_at])
+    traces = StringColumn.of_bytes([_encode(each) if each else b"" for each in part.trace])
+    texts = StringColumn.concat([texts, traces])
+    names, beliefs = part.names, part.names if part.beliefs is None else part.beliefs
+    evidence: Floats = np.full((len(part), EVIDENCE_COLUMNS), np.nan)
+    evidence[:, : part.evidence.shape[1]] = part.evidence
+    out, ends = _messages(
+        np.frombuffer(opening, np.uint8), len(part.rules), part.shards, rows,
+        np.array(cuts, np.int64), numbers, texts.data, texts.starts.reshape(4, count),
+        texts.ends.reshape(4, count), part.round_index, part.place.astype(np.int64),
+        evidence.view(np.int64), np.isnan(evidence), names.data, names.starts, names.ends,
+        part.beliefs is not None, beliefs.data, beliefs.starts, beliefs.ends,
+    )  # fmt: skip
+    return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]
+
+
+def messages(
+    part: Part, order: Ints, by_shard: Sequence[tuple[int, slice]], most_rows: int
+) -> list[tuple[int, bytes]]:  # fmt: skip
+    """Encode rows of a part by shard, as (shard, message). `order` has the rows, and `by_shard` the
+    shards with their slices of it. A message has at most `most_rows` rows, and at most MOST_BYTES
+    bytes unless it has a single row."""
+    shards, cuts = list[int](), list[int]()
+    for shard, where in by_shard:
+        ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
+        shards += [shard] * len(ends)
+        cuts += ends
+    encoded = encode_pieces(part, order, cuts)
+    if max(map(len, encoded), default=0) <= MOST_BYTES:
+        return list(zip(shards, encoded, strict=True))
+    rows = np.split(order, cuts[:-1])
+    return [
+        (shard, message)
+        for shard, own, whole in zip(shards, rows, encoded, strict=True)
+        for message in ([whole] if len(whole) <= MOST_BYTES else _halves(part.take(own)))
+    ]
+
+
+def _halves(part: Part) -> list[bytes]:
+    """Encode a part, cut in halves until each message fits."""
+    message = encode(part)
+    if len(message) <= MOST_BYTES or len(part) == 1:
+        return [message]
+    rows, half = np.arange(len(part)), len(part) // 2
+    return [*_halves(part.take(rows[:half])), *_halves(part.take(rows[half:]))]
+
+
+@kernel
+def _count_distinct(index: Ints, different: Ints, which: Ints) -> int:
+    """Write the distinct numbers to `different`, and the index of each among them to `which`. Equal
+    numbers must be adjacent. Returns how many are distinct."""
+    count = 0
+    for i in range(len(index)):
+        if i == 0 or index[i] != index[i - 1]:
+            different[count] = index[i]
+            count += 1
+        which[i] = count - 1
+    return count
+
+
+@inlined
+def _put_little(out: Bytes, at: int, value: int, width: int) -> int:
+    """Write an integer in so many bytes, the lowest first. Indices are unsigned (`strings.put`)."""
+    for k in range(width):
+        out[np.uint64(at + k)] = (value >> (8 * k)) & 255
+    return at + width
+
+
+@inlined
+def _put_ints(out: Bytes, at: int, widths: int, column: int, values: Ints, count: int) -> int:
+    """Write a column of integers, and its width at `widths` + `column`."""
+    least, most = np.int64(0), np.int64(0)
+    for i in range(count):
+        least, most = min(least, values[i]), max(most, values[i])
+    width = 8
+    if least >= 0:
+        width = 0 if most == 0 else 1 if most < 2**8 else 2 if most < 2**16 else 4
+        width = 8 if most >= 2**32 else width
+    out[widths + column] = width
+    if width == 1:
+        for i in range(count):
+            out[np.uint64(at + i)] = values[i]
+    elif width == 2:
+        for i in range(count):
+            _put_little(out, at + 2 * i, values[i], 2)
+    elif width == 4:
+        for i in range(count):
+            _put_little(out, at + 4 * i, values[i], 4)
+    elif width == 8:
+        for i in range(count):
+            _put_little(out, at + 8 * i, values[i], 8)
+    return at + width * count
+
+
+@kernel
+def _put_columns(
+    out: Bytes, at: int, rules: int, shards: int, rows: Ints, numbers: Ints, texts: Bytes,
+    text_starts: Ints, text_ends: Ints, round_index: Ints, place: Ints, evidence: Ints,
+    missing: Flags, names: Bytes, starts: Ints, ends: Ints, has_beliefs: bool, beliefs: Bytes,
+    belief_starts: Ints, belief_ends: Ints, different: Ints, which: Ints, scratch: Ints,
+) -> int:  # fmt: skip
+    """Write the columns of these rows, and return the position after them. First come the numbers
+    RECORDS to SHARDS, and the width in bytes of each column; then the columns, number by number and
+    the lowest byte first; then the bytes of ids, ladders, times, traces, names and beliefs, each
+    column's one after the other. A column of width 0 has only zeros, or in the evidence only NaN.
+    """
+    n = len(rows)
+    count = _count_distinct(round_index[rows], different, which)
+    for value in (count, rules, n, shards):
+        at = _put_little(out, at, value, 4)
+    widths = at
+    at += WIDTHS
+    for c in range(3):
+        for r in range(count):
+            scratch[r] = numbers[c, different[r]]
+        at = _put_ints(out, at, widths, c, scratch, count)
+    for c in range(4):
+        for r in range(count):
+            scratch[r] = text_ends[c, different[r]] - text_starts[c, different[r]]
+        at = _put_ints(out, at, widths, 3 + c, scratch, count)
+    at = _put_ints(out, at, widths, OF_RECORD, which, n)
+    for i in range(n):
+        scratch[i] = place[rows[i]]
+    at = _put_ints(out, at, widths, OF_RECORD + 1, scratch, n)
+    for i in range(n):
+        scratch[i] = ends[rows[i]] - starts[rows[i]]
+    at = _put_ints(out, at, widths, OF_RECORD + 2, scratch, n)
+    for i in range(n):
+        scratch[i] = belief_ends[rows[i]] - belief_starts[rows[i]] if has_beliefs else 0
+    at = _put_ints(out, at, widths, OF_RECORD + 3, scratch, n)
+    for c in range(EVIDENCE_COLUMNS):
+        width = 0
+        for i in range(n):
+            width = width if missing[rows[i], c] else 8
+        out[widths + OF_RECORD + OF_ROW + c] = width
+        for i in range(n if width else 0):
+            at = _put_little(out, at, evidence[rows[i], c], 8)
+    for c in range(4):
+        for r in range(count):
+            at = put(out, at, texts, text_starts[c, different[r]], text_ends[c, different[r]])
+    for i in rows:
+        at = put(out, at, names, starts[i], ends[i])
+    for i in rows:
+        if has_beliefs:
+            at = put(out, at, beliefs, belief_starts[i], belief_ends[i])
+    return at
+
+
+@kernel
+def _messages(
+    opening: Bytes, rules: int, shards: int, rows: Ints, cuts: Ints, numbers: Ints, texts: Bytes,
+    text_starts: Ints, text_ends: Ints, round_index: Ints, place: Ints, evidence: Ints,
+    missing: Flags, names: Bytes, starts: Ints, ends: Ints, has_beliefs: bool, beliefs: Bytes,
+    belief_starts: Ints, belief_ends: Ints,
+) -> tuple[Bytes, Ints]:  # fmt: skip
+    """The messages, one after the other, and the position after each of them."""
+    size, longest, first = len(cuts) * (len(opening) + SIZES + FIXED), 0, 0
+    for k in range(len(cuts)):
+        longest, last = max(longest, cuts[k] - first), -1
+        for i in rows[first : cuts[k]]:
+            r = round_index[i]
+            if r != last:
+                size += 8 * OF_RECORD
+                for c in range(4):
+                    size += text_ends[c, r] - text_starts[c, r]
+                last = r
+            size += 8 * (OF_ROW + EVIDENCE_COLUMNS) + ends[i] - starts[i]
+            if has_beliefs:
+                size += belief_ends[i] - belief_starts[i]
+        first = cuts[k]
+    out, message_ends = np.empty(size, np.uint8), np.empty(len(cuts), np.int64)
+    different, which = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    scratch = np.empty(longest, np.int64)
+    at = first = 0
+    for k in range(len(cuts)):
+        begin = put(out, at, opening, 0, len(opening)) + SIZES
+        at = _put_columns(
+            out, begin, rules, shards, rows[first : cuts[k]], numbers, texts, text_starts,
+            text_ends, round_index, place, evidence, missing, names, starts, ends, has_beliefs,
+            beliefs, belief_starts, belief_ends, different, which, scratch,
+        )  # fmt: skip
+        for b in range(SIZES):
+            out[begin - SIZES + b] = ((at - begin) >> (8 * (SIZES - 1 - b))) & 255
+        message_ends[k], first = at, cuts[k]
+    return out, message_ends

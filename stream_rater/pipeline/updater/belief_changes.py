@@ -23,13 +23,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.seeds import RESET, SEEDS
-from stream_rater.pipeline.parts.belief_parts import RecordInPart, rows_of
+from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.changes import Change, Disagreement
@@ -103,6 +104,12 @@ def _takes(cause: str, before: Table) -> Flags:
     return takes
 
 
+def _rule(rows: Rows) -> RatingRule:
+    """The rule of these rows, which are of one part. Rows that were decoded with them may have
+    others."""
+    return rows.rules[int(rows.rule_index[0]) if len(rows) else 0]
+
+
 def last_published(rule: RatingRule, before: Table) -> tuple[Table, Table]:
     """(n,) mu and (n,) sigma as last published of players whose belief headers are `before`."""
     mu = np.where(before["untold"] != 0, before["previous_mu"], before["mu"])
@@ -114,10 +121,9 @@ def last_published(rule: RatingRule, before: Table) -> tuple[Table, Table]:
 def _corrected(rows: Rows, before: Table, threshold: float) -> Beliefs:
     """The beliefs that these rows of corrections give to players whose belief headers were
     `before`."""
-    assert isinstance(rows.given, StringColumn)
     # The initial values are not used: each player of the part has a record.
-    beliefs = record.decode(rows.given.strings(), 0, 0.0, 1.0)
-    (rule,), header = rows.rules, beliefs.header
+    beliefs = record.decode(rows.beliefs.strings(), 0, 0.0, 1.0)
+    rule, header = _rule(rows), beliefs.header
     header["last"] = rows.offset
     header["previous_mu"], header["previous_sigma"] = last_published(rule, before)
     now = rule.rating(header["mu"], header["sigma"])
@@ -128,9 +134,7 @@ def _corrected(rows: Rows, before: Table, threshold: float) -> Beliefs:
 
 def _seeded(cause: str, rows: Rows, records: RecordColumn) -> Beliefs:
     """The beliefs after these rows of seeds or resets. `records` are those before them."""
-    (rule,), given = rows.rules, rows.given
-    assert isinstance(given, np.ndarray)
-    mu, sigma, rounds = given.T
+    rule, (mu, sigma, rounds, _) = _rule(rows), rows.evidence.T
     if cause != RESET:
         header = seasons.seeded(rule, mu, sigma, rounds.astype(np.int64), rows.time, rows.offset)
         return Beliefs(header, np.zeros((len(rows), 1), np.int64))
@@ -147,7 +151,7 @@ def _shown(cause: str, rows: Rows, before: Table) -> Table:
     which: Ints = np.flatnonzero(before["untold" if cause == RESET else "version"] != 0)
     shown = np.empty(len(which), changes.SHOWN)
     shown["row"] = which
-    shown["mu"], shown["sigma"] = last_published(rows.rules[0], before[which])
+    shown["mu"], shown["sigma"] = last_published(_rule(rows), before[which])
     return shown
 
 
@@ -167,8 +171,8 @@ def correction_events(
     """Encode the events of a correction for n players of one shard. `header` (n,) has the belief
     headers after the correction. Their previous mu and sigma are those that were last published.
     `completed_at` is the time of all events."""
-    of = [RecordInPart(cause.offset, 0, cause.round_id, completed_at)]
-    nothing: Floats = np.empty((len(players), 0))
-    index = np.zeros(len(players), np.int64)
-    rows = rows_of(ladder, rule, of, index, StringColumn.of(players), nothing)
+    about = cause.round_id, ladder, completed_at
+    names = StringColumn.of(players)
+    part = Part.of_correction(rule, cause.offset, about, names, 0, cause.cause)
+    rows = decoder.read(schema.encode(part)).decoded
     return encode_events(rows, header, {shard: slice(0, len(rows))}, cause.cause)[shard]

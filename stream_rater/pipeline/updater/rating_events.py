@@ -128,7 +128,8 @@ def encode_events(
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
     rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
     previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
-    numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
+    performance = np.full(len(rows), np.nan) if cause else rows.evidence[:, PERFORMANCE]
+    numbers = np.column_stack((*belief, performance, rating, previous))
     return encode_together(rows, numbers, header["rounds"].astype(np.int64), cuts, cause)
 
 

@@ -22,7 +22,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import belief_parts, decoder
+from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
@@ -171,10 +171,7 @@ class Shard:
     def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
         """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
-        if part is None:
-            part = belief_parts.read(value, kernel)
-        if part is None:
-            part = decoder.read(value, kernel)
+        part = decoder.read(value, kernel) if part is None else part
         self._check_shard(part, record.partition)
         return QueuedPart(record.offset, checksum(value), part)
 

@@ -33,7 +33,7 @@ STEPS = {
         "stream_rater.pipeline.estimator.priors:_FoundPriors.decoded",
     ],
     "stage 1": ["stream_rater.pipeline.estimator.estimation:estimate"],
-    "write parts": ["stream_rater.pipeline.estimator.estimation:messages"],
+    "write parts": ["stream_rater.pipeline.parts.schema:messages"],
     "send parts": ["stream_rater.adapters.kafka.producers:PartsProducer.scatter"],
     "finish rounds": ["stream_rater.pipeline.estimator.estimator:Estimator._was_sent"],
     "cache beliefs": ["stream_rater.pipeline.estimator.estimator:Estimator._cache_beliefs"],
