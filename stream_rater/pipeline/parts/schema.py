@@ -49,14 +49,13 @@ EVIDENCE_COLUMNS = 4  # The number of evidence columns in memory.
 BEGINS = bytes((0x93, VERSION))  # The first bytes of a part: of an array with three elements.
 SIZES, BIN = 4, 0xC6  # MessagePack's code of bytes whose size takes SIZES bytes.
 
-RECORDS, RULES, ROWS, SHARDS = range(4)
-"""The numbers before the columns, of four bytes each: how many records, rules and rows there are,
-and the number of shards that the part was cut for (0: unknown)."""
 OF_RECORD, OF_ROW = 7, 4
 """The columns of records: offset, rule and time, and the sizes of id, ladder, time of completion
 and trace; and those of rows: index of the record and place, and the sizes of name and belief."""
 WIDTHS = OF_RECORD + OF_ROW + EVIDENCE_COLUMNS  # The bytes for the width of each column.
 FIXED = 16 + WIDTHS
+"""The bytes before the columns. They begin with four numbers of four bytes: how many records, rules
+and rows there are, and the number of shards that the part was cut for (0: unknown)."""
 
 
 class UnknownPart(ValueError):
@@ -308,8 +307,8 @@ def _put_columns(
     missing: Flags, names: Bytes, starts: Ints, ends: Ints, has_beliefs: bool, beliefs: Bytes,
     belief_starts: Ints, belief_ends: Ints, different: Ints, which: Ints, scratch: Ints,
 ) -> int:  # fmt: skip
-    """Write the columns of these rows, and return the position after them. First come the numbers
-    RECORDS to SHARDS, and the width in bytes of each column; then the columns, number by number and
+    """Write the columns of these rows, and return the position after them. First come the four
+    numbers of FIXED, and the width in bytes of each column; then the columns, number by number and
     the lowest byte first; then the bytes of ids, ladders, times, traces, names and beliefs, each
     column's one after the other. A column of width 0 has only zeros, or in the evidence only NaN.
     """
