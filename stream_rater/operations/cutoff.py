@@ -317,8 +317,9 @@ class Cutoff:
 
     def _add_corrections(self, record: Record, rows: Rows) -> None:
         each = zip(rows.players, rows.offset.tolist(), rows.beliefs.strings(), strict=True)
+        is_pending = self._is_pending(record)
         for player, offset, data in each:
-            if self._is_pending(record):
+            if is_pending:
                 self._corrections.setdefault(player, []).append(offset)
             else:
                 self._add_corrected(player, offset, data)

@@ -463,11 +463,11 @@ def test_a_coordinator_that_hangs_is_asked_no_longer(monkeypatch: pytest.MonkeyP
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     answer = [SimpleNamespace(partition=0, offset=7, metadata="", error=None)]
-    clients = iter(
-        (
-            SimpleNamespace(committed=hang, poll=lambda _: None),
-            SimpleNamespace(committed=lambda *_, **__: answer),
-        )
-    )
+    there = SimpleNamespace(committed=lambda *_, **__: answer)
+    hanging = SimpleNamespace(commit=hang), SimpleNamespace(committed=hang, poll=lambda _: None)
+    clients = iter((*hanging, there))
     monkeypatch.setattr(access, "new_consumer", lambda *_, **__: next(clients))
-    assert Admin(AT).committed("g", "t", 1) == {0: 7}
+    admin = Admin(AT)
+    with pytest.raises(LogTrouble):
+        admin.commit("g", "t", {0: 7})
+    assert admin.committed("g", "t", 1) == {0: 7}

@@ -310,7 +310,6 @@ class Admin:
             found = reader.committed(asked, timeout=self._timeout_s)
         except KafkaException as error:
             denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
-            # It may go on asking a coordinator that hangs. Another one asks which broker it is.
             self._readers.pop(group, None)
             raise access.trouble_of(denial.error() if denial is not None else error) from None
         access.raise_first(found)
@@ -325,10 +324,16 @@ class Admin:
         if not ends:
             return
         with access.translated_failures():
-            done = self._reader(group).commit(offsets=ends, asynchronous=False)
+            try:
+                done = self._reader(group).commit(offsets=ends, asynchronous=False)
+            except KafkaException:
+                self._readers.pop(group, None)
+                raise
         access.raise_first(done or ())
 
     def _reader(self, group: str) -> Consumer:
+        """The consumer for a group's offsets. One whose call failed is not used again: it may go on
+        asking a coordinator that hangs. Another one asks which broker is the coordinator."""
         if group not in self._readers:
             name = self._settings.topic_prefix + group
             options = access.client_options(self._settings)

@@ -42,7 +42,7 @@ class Rows:
     rounds: Ints
     """(ROUND, R) the values that `unpacking` finds for each round. RULE indexes `rules`."""
     columns: Ints  # (ROW, n) the values that `unpacking` finds for each row.
-    evidence: Evidence  # (n, 4) the evidence, with the columns of Wave's Evidence.
+    evidence: Evidence  # (n, 4) as in Part, with NaN in columns that a part lacks.
     fingerprints: Fingerprints
     """(n,) hashes of ladder and player, without the shard that those of `player_map` have. Two
     players may share one by chance."""
