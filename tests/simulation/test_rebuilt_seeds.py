@@ -70,6 +70,16 @@ def voided_seed(stage: Stage) -> None:
     stage.turns()
 
 
+def void_that_moves_nobody(stage: Stage) -> None:
+    """A seed is voided, and a later one says the same of its player: only the time is another."""
+    stage.seed(A0, B0)
+    stage.seed(A0)
+    stage.workers()
+    stage.turns()
+    stage.correct("round-voided", round_id="round-1")
+    stage.turns()
+
+
 def void_that_waits(stage: Stage) -> None:
     """The void of the only earlier round wakes a later seed. Its correction waits to be applied."""
     estimator, _ = stage.rated(A0, A1)
@@ -122,7 +132,7 @@ def nothing_but_a_seed(stage: Stage) -> None:
 
 
 DONE = [
-    begun, expired, veterans_row_alone, seed_sent_in_part, voided_seed,
+    begun, expired, veterans_row_alone, seed_sent_in_part, voided_seed, void_that_moves_nobody,
     seed_behind_a_rejected_correction, seed_behind_a_removal, seed_behind_a_void, season_between,
     nothing_but_a_seed,
 ]  # fmt: skip

@@ -235,10 +235,14 @@ class LadderTruth:
             data, mark = self.pool.belief_bytes(player), self.marks.get(player)
             if written_by is WrittenBy.CLOSED:
                 mark = None
-            if mark is not None and written_by is WrittenBy.FROM_PARTS and not mark.unannounced:
+            applied = written_by is WrittenBy.APPLIED
+            now = Published(float(row["mu"]), float(row["sigma"]))
+            # A rebuild knows of an unannounced belief by what was published alone.
+            waits = mark is not None and mark.unannounced and (applied or mark.published != now)
+            if mark is not None and written_by is WrittenBy.FROM_PARTS and not waits:
                 data = _written(mark, last=mark.offset)
-            elif mark is not None and (written_by is WrittenBy.APPLIED or mark.unannounced):
-                last = mark.offset if written_by is WrittenBy.APPLIED else int(row["last"])
+            elif mark is not None and (applied or waits):
+                last = mark.offset if applied else int(row["last"])
                 data = _written(mark, last=last, published=mark.published)
             elif not row["rounds"]:
                 continue
