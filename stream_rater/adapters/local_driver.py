@@ -152,9 +152,10 @@ class LocalStore(Protocol):
     """The position and the beliefs of each shard, and the ladders' checkpoints."""
 
     def read_priors(self, shard: int, players: PlayerColumn) -> ports.Priors:
-        """The `applied` of a shard and the players' belief headers."""
+        """The `applied` and the epoch of a shard, and the players' belief headers."""
         stored = self.read(shard, players)
-        return ports.Priors(stored.position.applied, header_bytes(stored.column))
+        position, headers = stored.position, header_bytes(stored.column)
+        return ports.Priors(position.applied, headers, position.epoch)
 
     def read(self, shard: int, players: PlayerColumn) -> ports.StoredShard:
         """The position of a shard and the players' records."""

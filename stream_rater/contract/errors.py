@@ -40,6 +40,10 @@ class StoreTrouble(Trouble):
     cause = "redis"
 
 
+class Rebuilt(StoreTrouble):
+    """A rebuild has replaced the store that the worker has read."""
+
+
 class Denied(Exception):
     """Kafka or Redis denied access. The machines do not retry after this: the worker ends."""
 

@@ -22,6 +22,9 @@ it names. Such a part does not count here. If it is pending before any such mark
 to a committed round, because no worker would send it again: updaters of as many shards must apply
 it first. A part behind such a mark is of a process that the group had already excluded: the next
 owner of its rounds sent them again, for the number of shards at that time.
+
+Updaters also ignore a part behind a mark that names another epoch than the part (`schema`). Such a
+part does not count, unless it was pending in the next rebuild: then it was applied after that one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -158,6 +161,9 @@ class Cutoff:
         self._published = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset in published events."""
         self._shards_in_mark: dict[int, int] = {}  # By shard, how many shards its last mark names.
+        self._epochs: dict[int, bytes] = {}  # By shard, the epoch that its last mark names.
+        self._of_older_stores: dict[int, list[Record]] = {}
+        """By shard, the parts behind its last mark that have another epoch, and are not pending."""
         self.tails: dict[int, int] = {}  # By shard, the checksum of the last record before g.
         self.proof = Proof()  # The evidence in the parts from g on.
         self.with_parts: set[int] = set()  # The shards with parts.
@@ -187,6 +193,11 @@ class Cutoff:
         for part, each in zip(parts, records, strict=True):
             if part is None:
                 self._add_single(each)
+                continue
+            if self._is_of_older_store(part, each):
+                counts.append(False)
+                ignored.append(False)
+                sizes.append(len(part))
                 continue
             if part.cause:
                 self._add_given(each, part)
@@ -283,16 +294,37 @@ class Cutoff:
             raise schema.UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
             part = decoder.read(record.value or b"", self._newest_kernel(record), oldest=0)
-        except schema.RebuildMark as mark:
-            self._shards_in_mark[record.partition] = mark.shards
+        except schema.RebuildMark as found:
+            self._pass_mark(record.partition, found.mark)
             return
         except schema.NotAPart:
             return
         known = range(schema.OLDEST_KERNEL, self._kernel + 1)
+        if self._is_of_older_store(part, record):
+            return
         if part.cause or all(each.kernel in known for each in part.decoded.rules):
             self._add_batch([record], [part])
         else:
             self._add_part(record, part.shards, part.decoded.players, part.decoded.offset)
+
+    def _pass_mark(self, shard: int, mark: schema.Mark) -> None:
+        """Note a mark, and the parts before it that were pending when it was written: updaters have
+        applied them, whatever their epochs."""
+        self._epochs.pop(shard, None)
+        for each in self._of_older_stores.pop(shard, ()):
+            if each.offset >= mark.pending:
+                self._add_single(each)
+        self._shards_in_mark[shard] = mark.shards
+        if mark.epoch is not None:
+            self._epochs[shard] = mark.epoch
+
+    def _is_of_older_store(self, part: PartView, record: Record) -> bool:
+        """Whether updaters have ignored a part, unless the next mark says that it was pending."""
+        if part.epoch in (None, self._epochs.get(record.partition)) or self._is_pending(record):
+            return False
+        if record.partition in self._epochs:
+            self._of_older_stores.setdefault(record.partition, []).append(record)
+        return record.partition in self._epochs
 
     def _add_part(self, record: Record, cut_for: int, players: PlayerColumn, offsets: Ints) -> None:
         """Note a part that was cut for so many shards (0: unknown)."""

@@ -33,6 +33,7 @@ from stream_rater.contract.events import LOG_LOST, CorrectionCause
 from stream_rater.contract.record import ANY_OFFSET, Player, Record
 from stream_rater.operations.corrected_rebuild import LastPublished
 from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.rebuild_store import new_epoch
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Event, SourceCommit, SourceTail
 from stream_rater.pipeline.same_history import lost_rounds
@@ -106,7 +107,7 @@ class Closing:
 
     def close(self) -> dict[int, int]:
         """Append records up to all offsets that something names, and one more. Returns the ends."""
-        self._place.begin_rebuild()
+        self._place.begin_rebuild(new_epoch())
         self._disown()
         self._fill()
         ends = self._place.ends()

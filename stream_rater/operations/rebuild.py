@@ -18,6 +18,7 @@ from stream_rater.operations import corrected_rebuild, rebuild_store, verify
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets, reached
+from stream_rater.operations.rebuild_store import new_epoch
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import SourceCommit
@@ -160,13 +161,15 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
         place.note(ladder_history.encode_replayed(replayed_to))
     work = replayed(place, ladders, cutoff, cores)
     place.check_idle()
-    marks = place.write_marks()
+    epoch = new_epoch()
+    marks_sent = [mark(len(ends), epoch, applied[shard]) for shard in range(len(ends))]
+    marks = place.write_marks(marks_sent)
     check_quiet(marks, ends)
     moved = rebuild_store.past_marks(applied, marks)
     place.commit_parts(moved)
     applied |= moved
-    tails = cutoff.tails | dict.fromkeys(moved, checksum(mark(len(applied))))
-    epoch = place.begin_rebuild()
+    tails = cutoff.tails | {shard: checksum(marks_sent[shard]) for shard in moved}
+    place.begin_rebuild(epoch)
     place.check_idle()
     beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
     rebuild_store.fill_store(beliefs, applied, marks, tails, epoch, place.apply)

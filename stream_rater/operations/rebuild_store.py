@@ -16,6 +16,7 @@ store was lost since then. Pending parts are applied first: the store records th
 them is its own.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
@@ -32,7 +33,7 @@ from stream_rater.operations import bulk_waves
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
-from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
+from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
@@ -44,6 +45,14 @@ BATCH = 10_000  # The number of beliefs written in one call.
 AT_ONCE = 50_000  # About the number of players whose rounds are rated together.
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
+
+
+EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all shards.
+
+
+def new_epoch() -> bytes:
+    """Draw the epoch of a rebuild."""
+    return secrets.token_bytes(EPOCH_BYTES)
 
 
 class StoreInUse(Exception):
@@ -275,16 +284,10 @@ def fill_store(
         _write(calls, write)
         before |= dict.fromkeys(calls, after)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
-    ahead = {
-        s: BeliefColumn.of([(REBUILT, b"%d" % (mark + 1))])
-        for s, mark in marks.items()
-        if mark >= ends[s]
-    }
+    behind = {s: BeliefColumn.of([(REBUILT, b"%d" % (at + 1))]) for s, at in marks.items()}
     for starts in (before, ends):  # so that the last call changes nothing
         last = {
-            s: Application(
-                Position(end, starts[s], b"", epoch, tails.get(s)), ahead.get(s, NO_BELIEFS)
-            )
+            s: Application(Position(end, starts[s], b"", epoch, tails.get(s)), behind[s])
             for s, end in ends.items()
         }
         _write(last, write)

@@ -273,16 +273,18 @@ NO_PLAYERS = PlayerColumn.of(())
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """A shard's `applied` and the requested belief headers, read atomically."""
+    """A shard's `applied`, its epoch and the requested belief headers, read atomically."""
 
     applied: int
     headers: bytes
     """record.HEADER_SIZE bytes for each player, zeros where the player has no belief."""
+    epoch: bytes = b""  # As in Position.
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPriors(Effect[Mapping[int, Priors]]):
-    """Read `applied` and the players' belief headers of each shard, in one call for each shard."""
+    """Read `applied`, the epoch and the players' belief headers of each shard, in one call for each
+    shard."""
 
     players: Mapping[int, PlayerColumn]
 
@@ -344,8 +346,6 @@ calls of the rebuild then lower it, from VANISHED - 1 on, until the last one."""
 
 VANISHED = -2
 """The `applied` of a shard from which another program deleted beliefs: no worker opens it."""
-
-EPOCH_BYTES = 8  # The length of the random word that each rebuild gives all shards.
 
 REBUILT: Player = ("", "rebuilt")
 """A key that no player has. A rebuild stores under it the offset after the mark that it wrote."""

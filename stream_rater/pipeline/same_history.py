@@ -110,13 +110,15 @@ class HistoryMismatches:
     def _compare(
         self, shards: Sequence[int], progress: Progress, now_s: float
     ) -> ports.Step[Sequence[int]]:
-        """Compare the stores of some shards with the log. Returns the ends of all shards."""
+        """Compare the stores of some shards with the log. Returns the ends of all shards. Raises
+        Rebuilt if a store has another epoch than before."""
         stored = yield from ports.ask(ports.ReadBeliefs(dict.fromkeys(shards, ports.NO_PLAYERS)))
         positions = {shard: each.position for shard, each in stored.items()}
         # Read after `applied`: an older end may be before it.
         ends = yield from ports.shard_ends(self._shards)
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
+            progress.is_of(shard, position.epoch)
             reason = log_too_short(position.applied, ends[shard])
             reason = reason or tail_mismatch(position, found.get(shard))
             if reason:

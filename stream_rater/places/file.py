@@ -4,7 +4,6 @@ A file is read by a connection of its own, while the process that rates by it ma
 it, a command takes the lock of that process (`names.Hold`).
 """
 
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,6 @@ from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
 from stream_rater.contract.record import REJECTIONS_BACK, Record, RejectedRecord, WorkersProgress
 from stream_rater.index import folder
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.places.checks import still_behind
 from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings, event_record
 from stream_rater.replay.log_reading import LogReader
@@ -324,10 +322,10 @@ class FilePlace(reading.DataFile, Place):
                 [(group, partition, offset) for partition, offset in offsets.items()],
             )
 
-    def write_marks(self) -> dict[int, int]:
-        log, shards = self._log, range(self.shards)
+    def write_marks(self, marks: Sequence[bytes]) -> dict[int, int]:
+        log = self._log
         with self.database.turn():
-            return {shard: log.append_part(shard, mark(self.shards)) for shard in shards}
+            return {shard: log.append_part(shard, each) for shard, each in enumerate(marks)}
 
     def ratings(self) -> str:
         return self.name if self.count_beliefs() else ""
@@ -357,8 +355,7 @@ class FilePlace(reading.DataFile, Place):
         self._database = Database.open_unread(self.path)
         super().__init__(self.path)
 
-    def begin_rebuild(self) -> bytes:
-        epoch = secrets.token_hex(ports.EPOCH_BYTES).encode()
+    def begin_rebuild(self, epoch: bytes) -> None:
         with self.database.write(StoreTrouble) as connection:
             connection.execute("DELETE FROM beliefs")
             connection.execute("DELETE FROM recent")
@@ -368,7 +365,6 @@ class FilePlace(reading.DataFile, Place):
                     shard,
                     ports.Position(ports.UNFINISHED, ports.UNFINISHED, epoch=epoch),
                 )
-        return epoch
 
     def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         return {shard: self._store.apply(shard, each) for shard, each in applications.items()}

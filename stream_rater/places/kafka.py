@@ -27,7 +27,6 @@ from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, Wor
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
 from stream_rater.places.kafka_topics import (
@@ -399,11 +398,9 @@ class KafkaPlace(Place):
     def commit_parts(self, offsets: Mapping[int, int]) -> None:
         self.admin.commit(UPDATERS, self.topics.parts, offsets)
 
-    def write_marks(self) -> dict[int, int]:
-        topic = self.topics.parts
-        count = self._count(topic)
-        producer = PartsProducer(self.settings, topic)
-        return dict(enumerate(producer.scatter([(s, mark(count)) for s in range(count)])))
+    def write_marks(self, marks: Sequence[bytes]) -> dict[int, int]:
+        producer = PartsProducer(self.settings, self.topics.parts)
+        return dict(enumerate(producer.scatter([*enumerate(marks)])))
 
     def ratings(self) -> str:
         return "" if self.store.layout.is_empty() else "the store"
@@ -425,8 +422,8 @@ class KafkaPlace(Place):
         counts = {name: self._count(name) for name in names}
         return layout_of(self.settings, self.admin, counts)
 
-    def begin_rebuild(self) -> bytes:
-        return self.store.layout.begin_rebuild(self._count(self.topics.parts))
+    def begin_rebuild(self, epoch: bytes) -> None:
+        self.store.layout.begin_rebuild(self._count(self.topics.parts), epoch)
 
     def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         return self.store.apply(applications)

@@ -22,7 +22,6 @@ from stream_rater.contract.record import (
 )
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.parts.schema import mark
 from stream_rater.places.checks import whole_seasons
 from stream_rater.places.port import Beliefs, Cures, Place, Section, Standings, event_record
 from stream_rater.replay.log_reading import LogReader
@@ -49,7 +48,6 @@ class MemoryPlace(Place):
         self.past: list[tuple[season_ended.Message, str]] = []
         """Records of `season-ended` with their times."""
         self.moved, self._on_write = "", on_write
-        self._epochs = 0
 
     @property
     def partitions(self) -> int:
@@ -232,10 +230,9 @@ class MemoryPlace(Place):
         self._on_write("commit_parts")
         self.log.updaters.committed |= offsets
 
-    def write_marks(self) -> dict[int, int]:
+    def write_marks(self, marks: Sequence[bytes]) -> dict[int, int]:
         self._on_write("write_marks")
-        shards = range(self.shards)
-        return {shard: self.log.append_part(shard, mark(self.shards)) for shard in shards}
+        return {shard: self.log.append_part(shard, each) for shard, each in enumerate(marks)}
 
     def ratings(self) -> str:
         return "the store" if self.count_beliefs() else ""
@@ -246,16 +243,13 @@ class MemoryPlace(Place):
         yield self
         self.end_rebuild()
 
-    def begin_rebuild(self) -> bytes:
+    def begin_rebuild(self, epoch: bytes) -> None:
         self._on_write("begin_rebuild")
-        self._epochs += 1
-        epoch = b"%d" % self._epochs
         self.store.beliefs.clear()
         for shard in range(self.shards):
             self.store.positions[shard] = ports.Position(
                 ports.UNFINISHED, ports.UNFINISHED, epoch=epoch
             )
-        return epoch
 
     def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:
         self._on_write("apply")

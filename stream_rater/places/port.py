@@ -353,9 +353,9 @@ class Place(ABC):
         """Commit offsets of the updaters."""
 
     @abstractmethod
-    def write_marks(self) -> dict[int, int]:
-        """Write a mark of a rebuild to each shard's parts, and return its offset by shard. From now
-        on, workers refuse the beliefs as they were, and any copy of them."""
+    def write_marks(self, marks: Sequence[bytes]) -> dict[int, int]:
+        """Write the marks of a rebuild, each to its shard's parts, and return their offsets by
+        shard. From now on, workers refuse the beliefs as they were, and any copy of them."""
 
     @abstractmethod
     def ratings(self) -> str:
@@ -369,8 +369,9 @@ class Place(ABC):
         cannot be rebuilt."""
 
     @abstractmethod
-    def begin_rebuild(self) -> bytes:
-        """Mark the beliefs as unfinished, and delete them. Returns the epoch that begins here."""
+    def begin_rebuild(self, epoch: bytes) -> None:
+        """Mark the beliefs as unfinished, and delete them. This epoch begins: from now on, no call
+        of an older one is executed."""
 
     @abstractmethod
     def apply(self, applications: Mapping[int, ports.Application]) -> Mapping[int, bool]:

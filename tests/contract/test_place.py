@@ -18,7 +18,7 @@ from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.verify import compared_with_replay
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.parts import decoder
-from stream_rater.pipeline.parts.schema import RebuildMark
+from stream_rater.pipeline.parts.schema import RebuildMark, mark
 from stream_rater.pipeline.ports import Application, Position
 from stream_rater.places import checks
 from stream_rater.places.port import CHANGED, Place
@@ -265,7 +265,8 @@ def test_a_season_that_is_written_in_part(place: Place) -> None:
 def test_each_shard_gets_a_mark(place: Place) -> None:
     """The mark is at the end of the shard's parts."""
     _, before = place.part_bounds()
-    assert place.write_marks() == dict(enumerate(before))
+    marks = [mark(place.shards, b"word", end) for end in before]
+    assert place.write_marks(marks) == dict(enumerate(before))
     for batch in place.parts():
         for each in batch:
             with pytest.raises(RebuildMark):
@@ -274,19 +275,19 @@ def test_each_shard_gets_a_mark(place: Place) -> None:
 
 
 def test_a_rebuild_begins_without_beliefs(places: PlaceRig) -> None:
-    """Each shard is unfinished, and all of them have the same new epoch."""
+    """Each shard is unfinished, and all of them have the new epoch."""
     place = places.rated()
-    first = place.begin_rebuild()
+    place.begin_rebuild(b"new")
     assert place.count_beliefs() == 0
     found = place.read({shard: PlayerColumn.of([ANN]) for shard in range(SHARDS)})
     assert all(each.position.is_unfinished for each in found.values())
-    assert {each.position.epoch for each in found.values()} == {first}
-    assert place.begin_rebuild() != first
+    assert {each.position.epoch for each in found.values()} == {b"new"}
 
 
 def test_beliefs_are_written_by_compare_and_set(place: Place) -> None:
     """They are written only in the epoch and at the position that the caller expects."""
-    epoch, shard = place.begin_rebuild(), shard_of("ann", place)
+    epoch, shard = b"new", shard_of("ann", place)
+    place.begin_rebuild(epoch)
     start = place.read({shard: PlayerColumn.of([ANN])})[shard].position.applied
     beliefs = BeliefColumn.of([(ANN, BELIEF)])
     for position in (Position(9, start, epoch=b"another"), Position(9, 5, epoch=epoch)):
@@ -303,7 +304,7 @@ def test_beliefs_are_rebuilt(places: PlaceRig) -> None:
     place = places.rated()
     before, events = digests(place), newest(place)
     with place.rebuilding(lambda _: None) as target:
-        target.begin_rebuild()
+        target.begin_rebuild(b"new")
         rebuild_from_log(target, ANY_LADDER, cores=1)
     place = places.opened(place.settings) if is_file(place) else place
     assert (digests(place), newest(place)) == (before, events)

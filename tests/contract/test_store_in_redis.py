@@ -23,10 +23,11 @@ from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch, StoreMismatch, StoreTrouble
 from stream_rater.contract.record import Player
+from stream_rater.operations.rebuild_store import new_epoch
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position, StoredShard
 from tests import real
 from tests.contract.test_redis_connections import user
-from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read
+from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, priors, read
 from tests.redis_cluster import RedisCluster, SlotMove, client_of
 
 pytestmark = pytest.mark.integration
@@ -64,7 +65,7 @@ def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:
     assert store.layout.begun_by(1) == 1
     assert apply(performer, 1, application(0, 1, {("l", "p"): b"x"}))
     assert not store.layout.is_empty()
-    epoch = store.layout.begin_rebuild(2)
+    store.layout.begin_rebuild(2, epoch := new_epoch())
     assert store.count_beliefs() == 0
     assert read(performer, 1).position.applied == UNFINISHED
     assert apply(performer, 1, application(UNFINISHED, 5, {}, epoch=epoch))
@@ -89,7 +90,7 @@ def test_a_failover_while_a_rebuild_deletes(
             return iter(())
 
         monkeypatch.setattr(store._client, "scan_iter", scan)
-        store.layout.begin_rebuild(1)
+        store.layout.begin_rebuild(1, b"new")
     with pytest.raises(LayoutMismatch, match="a rebuild of the store is unfinished"):
         store.check_layout({"shards": "4"})
 
@@ -99,9 +100,8 @@ def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settin
     performer = RedisPerformer(redis_settings)
     assert apply(performer, 0, application(0, 5, {BOB: b"before"}))
     stopped = application(5, 6, {BOB: b"stopped"})
-    epoch = performer.store.layout.begin_rebuild(1)
-    assert len(epoch) > 0 and epoch != performer.store.layout.begin_rebuild(1)
-    epoch = read(performer, 0).position.epoch
+    performer.store.layout.begin_rebuild(1, epoch := new_epoch())
+    assert priors(performer, 0).epoch == read(performer, 0).position.epoch == epoch
     assert apply(performer, 0, application(UNFINISHED, 5, {BOB: b"rebuilt"}, epoch=epoch))
     assert not apply(performer, 0, stopped)
     position = Position(5, UNFINISHED, b"", epoch)

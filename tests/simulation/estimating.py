@@ -58,9 +58,9 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
 
 class FloorThatStays(Estimator):
     class Progress(Progress):
-        def accept(self, shard: int, applied: int) -> bool:
+        def accept(self, shard: int, applied: int, epoch: bytes = b"") -> bool:
             floor = self._floor[shard]
-            accepted = super().accept(shard, applied)
+            accepted = super().accept(shard, applied, epoch)
             self._floor[shard] = floor
             return accepted
 
@@ -146,7 +146,8 @@ class Unacknowledged(Estimator):
 
     def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> ports.Step[None]:
         part = self._estimate(ready, read.headers[rows])
-        messages = schema.messages(part, *ready.by_shard, self._rows_per_part)
+        epochs = self._progress.epochs
+        messages = schema.messages(part, *ready.by_shard, self._rows_per_part, epochs)
         first = messages[0][0]
         offsets = yield from ports.ask(
             ports.Scatter([each for each in messages if each[0] == first])

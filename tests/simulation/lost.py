@@ -179,7 +179,7 @@ class FilledBeforeUnfinished(Closing):
     def close(self) -> dict[int, int]:
         with patch.object(self._place, "begin_rebuild"):
             found = super().close()
-        self._place.begin_rebuild()
+        self._place.begin_rebuild(b"late")
         return found
 
 

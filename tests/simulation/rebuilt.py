@@ -15,7 +15,9 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
 from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.schema import Mark, OfOlderStore
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
@@ -28,9 +30,28 @@ from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, SHARDS, Stag
 from .world import UnkindDriver, Unkindness
 
 
+def with_shards(**members: object) -> type[Updater]:
+    """An updater whose shards have these members."""
+    careless = altered(Shard, __slots__=(), **members)
+
+    def start(self: Updater, shard_count: int, **options: Any) -> None:
+        Updater.__init__(self, shard_count, **options, open_shard=careless.from_stored)
+
+    return altered(Updater, __init__=start)
+
+
+def _epoch_alone(self: Shard, part: PartView, _: int) -> None:
+    if part.epoch not in (None, self.position.epoch):
+        raise OfOlderStore
+
+
 @catches(
     "cutoff-at-the-end", "rebuild up to what was applied",
     altered(Cutoff, of=lambda _self, rows, _partitions: np.full(len(rows), 2**60)),
+)  # fmt: skip
+@catches(
+    "pending-of-older-store", "parts before the mark, whatever their epoch",
+    with_shards(_check_epoch=_epoch_alone),
 )  # fmt: skip
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost after a round was sent and committed, and before it is applied."""
@@ -138,6 +159,86 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
     stage.rebuild()
     stage.perform(stopped)
     stage.workers()
+
+
+# --- an estimator sleeps through a rebuild --------------------------------------------------------
+
+
+def stopped_before_it_sends(stage: Stage) -> Actor:
+    """An estimator is stopped when it has estimated a round of A0 and B0."""
+    stage.rated(A0, A1)
+    stage.round(A0, B0)
+    stopped = stage.estimator()
+    stage.until(stopped, ports.Scatter)
+    return stopped
+
+
+@catches("older-store-applied", "no parts of an older store", with_shards(_check_epoch=nothing))
+def estimator_stopped_over_a_rebuild(stage: Stage) -> None:
+    """The rebuild goes by another ladders file. Then the estimator goes on."""
+    stopped = stopped_before_it_sends(stage)
+    stage.ladders = fewer_factors_before(2)
+    stage.rebuild()
+    stage.perform(stopped)
+    stage.workers()
+
+
+class EpochOfTheNewestRead(Estimator):
+    """Step 4 that goes on when the epoch of a shard is another one."""
+
+    class Progress(Progress):
+        def is_of(self, shard: int, epoch: bytes) -> None:
+            self.epochs[shard] = epoch
+
+    def _forget_everything(self) -> None:
+        super()._forget_everything()
+        self._progress = self.Progress(self._shards)
+        self._in_flight = InFlightWindow(self._progress)
+
+
+@catches("epoch-of-the-newest-read", "start over at another epoch", EpochOfTheNewestRead)
+def cached_beliefs_over_a_rebuild(stage: Stage) -> None:
+    """An estimator is stopped before it reads the shards' positions; the beliefs are cached. The
+    rebuild goes by another ladders file. Then the estimator goes on."""
+    stopped, _ = stage.rated(A0, A1)
+    stage.round(A0, A1)
+    stage.until(stopped, ports.ReadBeliefs)
+    stage.ladders = fewer_factors_before(2)
+    stage.rebuild()
+    stage.turns(stopped, effects=5)
+    stage.workers()
+
+
+@catches(
+    "cutoff-of-older-stores", "rebuild without parts of an older store",
+    altered(Cutoff, _is_of_older_store=lambda *_: False),
+)  # fmt: skip
+def rebuilt_after_a_part_was_ignored(stage: Stage) -> None:
+    """The part of a stopped estimator lies behind the mark of a rebuild, and before the next."""
+    stopped = stopped_before_it_sends(stage)
+    stage.rebuild()
+    stage.perform(stopped)
+    stage.turns(stage.updater())
+    stage.rebuild_and_start()
+
+
+class CutoffByTheMarkBefore(Cutoff):
+    """Counts no part of an older store, though it was pending in the next rebuild."""
+
+    def _pass_mark(self, shard: int, mark: Mark) -> None:
+        self._of_older_stores.pop(shard, None)
+        super()._pass_mark(shard, mark)
+
+
+@catches("cutoff-by-the-mark-before", "rebuild with what was pending", CutoffByTheMarkBefore)
+def rebuilt_after_a_late_part_was_applied(stage: Stage) -> None:
+    """A rebuild finds the part of a stopped estimator pending. It is applied after that."""
+    stopped = stopped_before_it_sends(stage)
+    stage.rebuild()
+    stage.perform(stopped)
+    stage.rebuild()
+    stage.turns(stage.updater())
+    stage.rebuild_and_start()
 
 
 class AbsencesNotCompared(UnkindDriver):
@@ -289,10 +390,16 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
+def two_shards_without_epochs(stage: Stage) -> None:
+    """There are two shards, and parts name no epoch, as those of the last release."""
+    stage.instead(Progress, "is_of", lambda *_: None)
+    stage.begin_with(2)
+
+
 def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     """An estimator is paused before it sends a round's parts, made for two shards. Others rate the
     round, and shards are added. Returns the paused estimator."""
-    stage.begin_with(2)
+    two_shards_without_epochs(stage)
     stage.round(A2, B2)
     paused = stage.estimator()
     stage.until(paused, ports.Scatter)
@@ -304,13 +411,7 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     return paused
 
 
-class CutUnchecked(Updater):
-    def __init__(self, shard_count: int, **options: Any) -> None:
-        careless = altered(Shard, __slots__=(), _check_shard=nothing)
-        super().__init__(shard_count, **options, open_shard=careless.from_stored)
-
-
-@catches("cut-unchecked", "parts of as many shards only", CutUnchecked)
+@catches("cut-unchecked", "parts of as many shards only", with_shards(_check_shard=nothing))
 def paused_while_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends its parts."""
     paused = shards_added_beside_a_paused_estimator(stage)
@@ -339,7 +440,7 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
 def lost_again_after_shards_were_added(stage: Stage) -> None:
     """The paused estimator sends parts that nobody else has sent. Before they are sent for the new
     number of shards, the store is lost again."""
-    stage.begin_with(2)
+    two_shards_without_epochs(stage)
     stage.round(A2, B2)
     paused = stage.estimator()
     stage.until(paused, ports.Scatter)

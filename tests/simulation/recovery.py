@@ -36,7 +36,7 @@ class RebuiltPlace(MemoryPlace):
 
     def __init__(self, log: Log, store: StoreWithPast, window: int, steps: float) -> None:
         super().__init__(log, store, Settings(duplicate_window=window), self._step)
-        self._epoch_numbers, self._left, self._marked = store.epochs, steps, False
+        self._left, self._marked = steps, False
 
     def _step(self, name: str) -> None:
         """Count a step. Raises GivenUp if none is left. Ladder events after marks are no steps."""
@@ -51,10 +51,6 @@ class RebuiltPlace(MemoryPlace):
         """As committed; 0, as an operator commits, for a shard whose updater died before it did."""
         return {shard: offset or 0 for shard, offset in super().applied().items()}
 
-    def begin_rebuild(self) -> bytes:
-        self._epochs = next(self._epoch_numbers) - 1
-        return super().begin_rebuild()
-
 
 def rebuild(
     log: Log, store: StoreWithPast, ladders: Ladders, window: int, machines: Machines,
@@ -64,6 +60,7 @@ def rebuild(
     cutoff = machines.cutoff
     rules: dict[str, Any] = {
         "Cutoff": partial(cutoff, kernel=NEXT_KERNEL), "Closing": machines.closing,
+        "new_epoch": lambda: b"%d" % next(store.epochs),
     }  # fmt: skip
     if not getattr(cutoff, "knows_published", True):
         rules["last_published"] = lambda *_: {}

@@ -14,6 +14,7 @@ from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
+from stream_rater.pipeline.parts.schema import Epochs
 from stream_rater.pipeline.ports import CommitSource, Publish, ReadBeliefs, Scatter, Step, ask
 from stream_rater.pipeline.updater import belief_changes
 from stream_rater.pipeline.updater.updater import Updater
@@ -46,7 +47,7 @@ takes_late_rows = within(Updater, "_compute", belief_changes, "_is_later", _all)
 class DecidedByTheEstimator(SeedWork):
     """Sends the rows of players who have no round by what the store has now."""
 
-    def step(self, sent: Sent) -> Step[bool]:
+    def step(self, sent: Sent, epochs: Epochs) -> Step[bool]:
         if self._whole is not None:
             ladder = self._whole.ladder[0]
             column = PlayerColumn.of([(ladder, each) for each in self._whole.players])
@@ -58,12 +59,12 @@ class DecidedByTheEstimator(SeedWork):
             left = np.setdiff1d(np.arange(len(self._whole)), known)
             self._whole = self._whole.take(left) if len(left) else None
             self.players = self._fingerprints()
-        return (yield from super().step(sent))
+        return (yield from super().step(sent, epochs))
 
 
 class LastRecordFirst(SeedWork):
-    def _messages(self) -> Iterator[tuple[int, bytes]]:
-        yield from reversed(list(super()._messages()))
+    def _messages(self, epochs: Epochs) -> Iterator[tuple[int, bytes]]:
+        yield from reversed(list(super()._messages(epochs)))
 
 
 class _OnePart(SeedWork):
@@ -73,8 +74,8 @@ class _OnePart(SeedWork):
         super().__init__(*given)
         self._late = late
 
-    def step(self, sent: Sent) -> Step[bool]:
-        first, *others = self._messages()
+    def step(self, sent: Sent, epochs: Epochs) -> Step[bool]:
+        first, *others = self._messages(epochs)
         self._late += others
         offsets = yield from ask(Scatter([first]))
         shards = player_map.shards_in(self.players)

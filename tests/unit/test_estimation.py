@@ -16,7 +16,7 @@ from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.errors import UnratedRound
 from stream_rater.pipeline.estimator import backlog, estimation
 from stream_rater.pipeline.estimator.backlog import RoundGraph
-from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record, stages
 from stream_rater.rating.model import HEADER, Evidence, Wave, newcomers
@@ -97,16 +97,18 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
 
 @given(SIZES, st.lists(st.booleans(), max_size=5), st.integers(1, 5))
 def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most: int) -> None:
-    """In its player's shard, with its own round and law, and the evidence of its round alone."""
+    """In its player's shard, with its own round and law, and the evidence of its round alone. A
+    part names the epoch of its shard."""
     round_decoder = RoundDecoder(LADDERS)
     pending = pending_of(
         sizes, ladders=["other" if o else "x" for o in others], round_decoder=round_decoder
     )
     priors = newcomers(sum(sizes), 0, 1500.0, 350.0).header
     part = estimation.estimate(pending, priors.copy(), round_decoder.ratings, 4)
-    found = []
-    for shard, message in schema.messages(part, *pending.by_shard, most):
+    found, epochs = [], [b"one", None, None, b"other"]
+    for shard, message in schema.messages(part, *pending.by_shard, most, epochs):
         got = part_in(message)
+        assert decoder.read(message).epoch == epochs[shard]
         rounds = rounds_in(got)
         assert len(got.players) <= most
         assert len(rounds) == len(set(got.round_index.tolist()))

@@ -174,11 +174,15 @@ def by_kernel(version: int) -> bytes:
 
 
 def test_mark_of_a_rebuild() -> None:
-    """It has the number of shards."""
+    """It has the number of shards, the epoch, and the offset from which parts were pending. Those
+    of the last release have the number alone."""
     with pytest.raises(RebuildMark) as found:
-        decoder.read(schema.mark(700))
-    assert found.value.shards == 700
-    for unknown in ([schema.MARK, 7, 1], [schema.MARK, "7"], [schema.MARK]):
+        decoder.read(schema.mark(700, b"word", 5))
+    assert found.value.mark == schema.Mark(schema.MARK, 700, b"word", 5)
+    with pytest.raises(RebuildMark) as found:
+        decoder.read(msgspec.msgpack.encode([schema.MARK, 700]))
+    assert found.value.mark == schema.Mark(schema.MARK, 700)
+    for unknown in ([schema.MARK, 7, 1, 1], [schema.MARK, "7"], [schema.MARK]):
         with pytest.raises(UnknownPart):
             decoder.read(msgspec.msgpack.encode(unknown))
 
@@ -318,7 +322,8 @@ def sent(
 ) -> list[bytes]:
     """The messages of these rounds; what they say is checked to be whole."""
     part = estimation.estimate(rounds, np.zeros(rounds.count, HEADER), [rating], 1, **more)
-    found = [message for _, message in schema.messages(part, *rounds.by_shard, ROWS_PER_PART)]
+    whole = schema.messages(part, *rounds.by_shard, ROWS_PER_PART, [None])
+    found = [message for _, message in whole]
     rows = [
         (name, each.round_id[number], each.rules[each.rule[number]])
         for each in map(part_in, found)
@@ -372,7 +377,7 @@ def test_correction_parts_with_full_records() -> None:
 
 
 def messages_of(work: Work, some: ChangedPlayers) -> list[bytes]:
-    step = work._send(some, lambda *_: None)
+    step = work._send(some, lambda *_: None, [None])
     effect = next(step)
     assert isinstance(effect, Scatter)
     return [message for _, message in effect.parts]

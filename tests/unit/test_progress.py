@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from stream_rater.columns.player_map import TAKEN, Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.errors import Rebuilt
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import progress as module
@@ -55,6 +57,16 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
     progress.accept(0, 7)
     progress.take_over([3])
     assert not progress.accept(0, 6)
+
+
+def test_all_priors_of_a_shard_are_of_one_store() -> None:
+    """A rebuild gives a shard another epoch: then nothing that was read before counts."""
+    progress = Progress(2)
+    progress.is_of(0, b"old")
+    assert progress.accept(0, 3, b"old") and progress.accept(1, 3, b"new")
+    assert progress.epochs == [b"old", b"new"]
+    with pytest.raises(Rebuilt, match="shard 0 was rebuilt"):
+        progress.accept(0, 9, b"new")
 
 
 def test_player_waits_for_its_own_part() -> None:

@@ -89,7 +89,7 @@ def test_nobody_reaches_less_than_the_least() -> None:
     assert cutoff(0, (3, "b"), sent={0: 100, 1: 0}).least() == -1
     assert past_marks({1: 7, 2: 7}, {0: 0, 1: 7, 2: 8}) == {0: 1, 1: 8}
     found = cutoff(2, (5, "a"))
-    found.add([record(1, mark(1)), record(2, mark(1))])
+    found.add([record(1, mark(1, b"", 0)), record(2, mark(1, b"", 0))])
     assert of_a(found) == 5
 
 
@@ -115,7 +115,7 @@ IN_THREE_SHARDS = [
     record(offset, at_home(of, shard) if isinstance(of, Part) else of, shard)
     for offset, of in enumerate((
         part((5, "ab"), (6, "ck")), part((3, "ab")), b"litter", part((3, "ab"), ladder="b"), OLD,
-        mark(3), part((9, "dh"), (2, "ei")), part((7, "fg"), ladder="b"), None,
+        mark(3, b"", 0), part((9, "dh"), (2, "ei")), part((7, "fg"), ladder="b"), None,
         part((12, "abij")), part((0, "k"), (4, "a")),
     ))
     for shard in range(3)
@@ -223,7 +223,7 @@ def test_filling() -> None:
     store = unfinished()
     filled(store)
     marked = {s: stored.pop(REBUILT) for s, stored in store.beliefs.items() if REBUILT in stored}
-    assert marked == {0: b"1", 1: b"12", 3: b"1"}
+    assert marked == {0: b"1", 1: b"12", 2: b"4", 3: b"1"}
     found = {player: shard for shard, stored in store.beliefs.items() for player in stored}
     names = [f"p{i}" for i in range(50)]
     assert found == {
@@ -293,7 +293,7 @@ def test_part_behind_a_mark_that_names_more_shards(kernel: int) -> None:
     """A process that the group excluded wrote it. Its rounds were sent again: no rebuild stops."""
     home = shards_of(["a"], 3)[0]
     found = Cutoff({home: 1}, {0: 6}, 3)
-    found.add([record(1, mark(3), home)])
+    found.add([record(1, mark(3, b"", 0), home)])
     found.add([record(2, by_kernel(kernel, part((5, "a"), shards=2)), home)])
     found.check()
     assert of_a(found) == 5

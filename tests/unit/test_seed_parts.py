@@ -35,7 +35,7 @@ def sent_of(
     seeds = [read(each) for each in records]
     work = SeedWork([QueuedSeed(each) for each in seeds], seeds, rule, PartOptions(shards, rows))
     found: list[dict[int, Fingerprints]] = []
-    step = work.step(lambda ends, players: found.append(dict(players)))
+    step = work.step(lambda ends, players: found.append(dict(players)), [None] * shards)
     effect = next(step)
     assert isinstance(effect, Scatter)
     assert max(len(message) for _, message in effect.parts) <= MOST_BYTES
@@ -86,7 +86,7 @@ def test_nothing_is_sent_where_nobody_is_left() -> None:
     seed = read(seeding_record(1, "a"))
     work = SeedWork([QueuedSeed(seed)], [], RULE, PartOptions(SHARDS, 10))
     with pytest.raises(StopIteration) as done:
-        next(work.step(lambda ends, players: pytest.fail("nothing is pending")))
+        next(work.step(lambda ends, players: pytest.fail("nothing is pending"), [None] * SHARDS))
     assert done.value.value is True
     found = by_turn(StringColumn.of(["a", "b", "a", "c", "a", "b"]))
     assert [each.tolist() for each in found] == [[0, 1, 3], [2, 5], [4]]

@@ -132,7 +132,7 @@ def test_settling_comes_first() -> None:
 def marked(stored: StoredShard, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
     shard = Shard.from_stored(stored, committed, 1)
-    values: list[Part | bytes] = [part((100, "ab")), mark(7), part((102, "cd"))]
+    values: list[Part | bytes] = [part((100, "ab")), mark(7, b"", 0), part((102, "cd"))]
     for offset, value in enumerate(values):
         shard.read(record(offset, value))
     return shard

@@ -3,7 +3,6 @@ topics, and the kernel version of its ratings. `rebuild` deletes the shards' key
 again; the metadata is kept apart from them."""
 
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from stream_rater.adapters.redis.client import connect, servers, translated_fail
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch
-from stream_rater.pipeline.ports import EPOCH_BYTES, UNFINISHED
+from stream_rater.pipeline.ports import UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"  # The hash with the layout. It also has the next four fields.
 LADDERS_KEY = "stream-rater:ladders"  # Ladders' histories from before the topic `ladders-noted`.
@@ -173,10 +172,9 @@ class StoreMetadata:
         mark = MOVING + move_of.encode() if move_of else b"1"
         self._guard(partial(self._client.hset, LAYOUT_KEY, REBUILDING, mark))
 
-    def begin_rebuild(self, shards: int) -> bytes:
-        """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
-        the epoch that begins here. From now on, Redis executes no call of an older epoch."""
-        epoch = secrets.token_hex(EPOCH_BYTES).encode()
+    def begin_rebuild(self, shards: int, epoch: bytes) -> None:
+        """Mark the store and each shard as unfinished, then delete the shards' other keys. This
+        epoch begins: from now on, Redis executes no call of an older one."""
 
         def mark() -> None:
             if self._client.hget(LAYOUT_KEY, REBUILDING) is None:  # else it may be that of a move
@@ -196,7 +194,6 @@ class StoreMetadata:
             mark()  # a failover since then may have lost it
 
         self._guard(clear)
-        return epoch
 
     def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
         """Store the new layout, and end the rebuild. Workers may then use the store."""

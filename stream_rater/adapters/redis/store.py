@@ -156,9 +156,9 @@ class RedisStore:
             self._masters_checked = masters
 
     def read_priors(self, players: Mapping[int, player_column.PlayerColumn]) -> dict[int, Priors]:
-        """The `applied` and the players' belief headers of each shard."""
+        """The `applied`, the epoch and the players' belief headers of each shard."""
         return {
-            shard: Priors(position.applied, _headers(order, values))
+            shard: Priors(position.applied, _headers(order, values), position.epoch)
             for shard, position, order, values in self._read(players)
         }
 

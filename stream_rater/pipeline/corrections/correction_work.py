@@ -29,7 +29,7 @@ from stream_rater.pipeline.corrections.correction_validator import (
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, recorded_correction
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.parts import schema
-from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.parts.schema import Epochs, Part
 from stream_rater.pipeline.ports import NoteCorrections, RecordedCorrection, Scatter, Step, ask
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.correction_records import round_in
@@ -84,8 +84,8 @@ class Work:
             () if self.waits else edits.accepted(place), log, queues, rejections,
         )  # fmt: skip
 
-    def step(self, sent: Sent) -> Step[bool]:
-        """Do the next step of the work. Returns whether all of it is done."""
+    def step(self, sent: Sent, epochs: Epochs) -> Step[bool]:
+        """Do the next step of the work. Returns whether it is all done. Parts name the `epochs`."""
         if self._refusal is not None:
             self.job.rejected = [(self._queued.record, self._refusal)]
             return True
@@ -97,14 +97,15 @@ class Work:
             return False
         changed = next(self._changed, None)
         if changed is not None and changed.players:
-            yield from self._send(changed, sent)
+            yield from self._send(changed, sent, epochs)
         return changed is None
 
-    def _send(self, changed: ChangedPlayers, sent: Sent) -> Step[None]:
+    def _send(self, changed: ChangedPlayers, sent: Sent, epochs: Epochs) -> Step[None]:
         ladder, names = self.job.ladder, StringColumn.of(changed.players)
         prints = player_map.fingerprints(names, [ladder], [len(names)], self._options.shards)
         order, cuts = player_map.by_shard(prints)
-        messages = schema.messages(self._part(changed), order, cuts, self._options.rows_per_part)
+        most_rows = self._options.rows_per_part
+        messages = schema.messages(self._part(changed), order, cuts, most_rows, epochs)
         offsets = yield from ask(Scatter(messages))
         sent(part_ends(messages, offsets), in_shards(prints))
 
@@ -187,20 +188,21 @@ class SeedWork:
         ladders, sizes = whole.ladder[:1], [len(whole)]
         return player_map.fingerprints(whole.names, ladders, sizes, self._options.shards)
 
-    def step(self, sent: Sent) -> Step[bool]:
-        """Send all parts. Returns True: then the work is done."""
-        if messages := list(self._messages()):
+    def step(self, sent: Sent, epochs: Epochs) -> Step[bool]:
+        """Send all parts, with these epochs. Returns True: then the work is done."""
+        if messages := list(self._messages(epochs)):
             offsets = yield from ask(Scatter(messages))
             sent(part_ends(messages, offsets), in_shards(self.players))
         return True
 
-    def _messages(self) -> Iterator[tuple[int, bytes]]:
+    def _messages(self, epochs: Epochs) -> Iterator[tuple[int, bytes]]:
         """Yield the parts as (shard, message). In a shard, players' first rows come first."""
         if self._whole is None:
             return
         for rows in by_turn(self._whole.names):
             order, cuts = player_map.by_shard(self.players[rows])
-            yield from schema.messages(self._whole, rows[order], cuts, self._options.rows_per_part)
+            most_rows = self._options.rows_per_part
+            yield from schema.messages(self._whole, rows[order], cuts, most_rows, epochs)
 
 
 def by_turn(names: StringColumn) -> list[Ints]:

@@ -237,7 +237,9 @@ class Corrections:
     ) -> Step[bool]:
         """Do the next step of the work on a queued record. Returns whether the work is done."""
         work = self._current_work[queued.partition]
-        done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
+        done = yield from work.step(
+            lambda ends, players: in_flight.sent(ends, players, now_s), in_flight.epochs
+        )
         if isinstance(work, Work):
             place = queued.ladder, queued.partition, queued.offset
             observer.correcting(*place, work.job.progress)

@@ -11,9 +11,9 @@ of the protocol, and steps 15 to 22 by `pipeline.corrections`.
 3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
    round that is not sent yet (`backlog`), and whose ladder all workers rate by the same parameters
    (`admission`). Finish the unsettled records on whose ladders they agree.
-4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
-   shard is not ready. Otherwise floor[s] rises to `applied`. This lazy rule covers takeover,
-   rollback and failover (`progress`).
+4. Read a shard's `applied`, epoch and priors in one call (`priors`). If the epoch is not that of
+   step 1, return there. If `applied` < floor[s], the shard is not ready. Otherwise floor[s] rises
+   to `applied`. This lazy rule covers takeover, rollback and failover (`progress`).
 5. For a round at offset o, look at `last` in the belief of each of its players. If any `last` > o,
    the round was wholly sent: send nothing, but treat all parts that the log has now as pending for
    its players. (A zombie may have sent them after the floors were set.) If `last` == o, use the
@@ -339,7 +339,8 @@ class Estimator:
         """Estimate and send rounds. `rows` are the rows of their players in `read`."""
         with self._observer.working_on(estimation.traced(ready)):
             part = self._estimate(ready, read.headers[rows])
-            messages = schema.messages(part, *ready.by_shard, self._rows_per_part)
+            epochs = self._progress.epochs
+            messages = schema.messages(part, *ready.by_shard, self._rows_per_part, epochs)
             offsets = yield from ports.ask(ports.Scatter(messages))
         self._was_sent(ready, estimation.part_ends(messages, offsets))
         self._cache_beliefs(ready, part, read.beliefs_at(rows))

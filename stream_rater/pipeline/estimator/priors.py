@@ -180,8 +180,8 @@ class PriorReader:
             to_read |= {shard: players.take(own) for shard, own in rows.items()}
         if to_read:
             read = yield from ask(ReadBeliefs(to_read))
-            applied = {shard: each.position.applied for shard, each in read.items()}
-            found.refuse([s for s, at in applied.items() if not progress.accept(s, at)])
+            at = {shard: each.position for shard, each in read.items()}
+            found.refuse([s for s, p in at.items() if not progress.accept(s, p.applied, p.epoch)])
             for shard, own in rows.items():
                 found.take(own, read[shard].column)
 
@@ -264,5 +264,5 @@ def read_positions(progress: Progress) -> Step[None]:
 
 
 def _accept(read: Mapping[int, Priors], progress: Progress) -> set[int]:
-    """Step 4: the shards whose `applied` is not below their floor."""
-    return {s for s, priors in read.items() if progress.accept(s, priors.applied)}
+    """Step 4: the shards whose `applied` is not below their floor. Raises Rebuilt."""
+    return {s for s, found in read.items() if progress.accept(s, found.applied, found.epoch)}

@@ -9,6 +9,8 @@ store of a shard is the fold of its parts before `applied`, so only the ends of 
   `applied`, so that a store that lost writes is not trusted until it has caught up.
 - await[player]: the end of the player's pending part, which contains the player's last round. Once
   an accepted `applied` has reached this end, the entry is dropped: the floor has risen past it.
+- epochs: the epoch of each shard's store, as it was read when its floor was set. Another epoch
+  means that all priors, and what was computed from them, are of a store that a rebuild replaced.
 - in flight: the rows of each shard that were not seen applied. A shard with more than `most_rows`
   of them is full, and no round with a player in it is sent. So a shard that stands still stops only
   these rounds, however few their players are and wherever the priors come from.
@@ -25,6 +27,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, shards_in
+from stream_rater.contract.errors import Rebuilt
+from stream_rater.pipeline.parts.schema import Epochs
 
 MOST_ROWS = 40_000
 """A shard is full if it has more rows than this in parts not seen applied, twice what an updater
@@ -44,6 +48,9 @@ class Progress:
     def __init__(self, shards: int, most_rows: int = MOST_ROWS) -> None:
         self._most_rows = most_rows
         self._floor = [0] * shards
+        self.epochs: list[bytes | None] = [None] * shards
+        """By shard, the epoch of the store that all priors were read from; None: nothing was read.
+        Parts carry it."""
         self._pending = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
         """By shard, the ends of the parts not seen applied, rising, each with its players."""
@@ -68,8 +75,16 @@ class Progress:
                 self._floor[shard] = end
                 self._lagging.add(shard)
 
-    def accept(self, shard: int, applied: int) -> bool:
-        """Step 4: record a shard's `applied`. Returns whether the priors read with it count."""
+    def is_of(self, shard: int, epoch: bytes) -> None:
+        """Steps 1 and 4: record the epoch of a shard's store. Raises Rebuilt if it has changed."""
+        if epoch != self.epochs[shard] is not None:
+            raise Rebuilt(f"shard {shard} was rebuilt: nothing read before is of use")
+        self.epochs[shard] = epoch
+
+    def accept(self, shard: int, applied: int, epoch: bytes = b"") -> bool:
+        """Step 4: record a shard's `applied`. Returns whether the priors read with it count. Raises
+        Rebuilt if they are of another store than earlier ones."""
+        self.is_of(shard, epoch)
         if shard in self._excluded:
             return False
         if applied < self._floor[shard]:
@@ -184,6 +199,7 @@ class InFlightWindow:
 
     def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
         self._progress = progress
+        self.epochs: Epochs = progress.epochs
         self._longest_s = longest_s
         self._pieces: deque[SentWave] = deque()
 

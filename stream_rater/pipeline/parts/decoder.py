@@ -129,6 +129,7 @@ class PartView:
     """The kind of the records, as in Head. If they are no rounds, the part is applied in a call of
     its own."""
     threshold: float = 0.0  # As in Head.
+    epoch: bytes | None = None  # As in Head.
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -166,7 +167,7 @@ def read(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERN
     for a part that is damaged, of another version, or has a player twice."""
     if (version := schema.version_of(data)) != schema.VERSION:
         data = schema.encode(legacy.decode(data, version))
-    decoded, (found,) = _unpacked(*_joined([data]))
+    decoded, (found,) = _unpacked([data])
     try:
         head = _decode_head(data[found[at.HEAD] : found[at.HEAD_END]])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -181,32 +182,26 @@ def read(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERN
     return view
 
 
-def _joined(messages: Sequence[bytes]) -> tuple[Bytes, Ints]:
-    """The messages, one after the other, and where each ends."""
-    data = np.frombuffer(bytearray().join((*messages, at.PADDING)), np.uint8)
-    return data, np.cumsum([len(each) for each in messages], dtype=np.int64)
-
-
 def _read(
     messages: Sequence[bytes], kernels: tuple[int, int], *, are_distinct: bool = False
 ) -> list[PartView | None]:
     """Decode messages together, whose kernel version must be from the first to the second of
     `kernels`. `are_distinct` asserts that no message has a player twice; otherwise the fingerprints
     are compared."""
-    decoded, found = _unpacked(*(joined := _joined(messages)))
+    decoded, found = _unpacked(messages)
     damaged = [r for r, trace in decoded.traces.items() if trace is None]
     views, all_rules = list[PartView | None](), list[Sequence[RatingRule]]()
     first_round = first = 0
     for start, end, rules, last_round, last, distinct_players, shards, home in found.tolist():
         is_known = end and (distinct_players or are_distinct)
-        head = _head(joined[0][start:end].tobytes(), kernels) if is_known else None
+        head = _head(decoded.data[start:end].tobytes(), kernels) if is_known else None
         is_damaged = damaged and any(first_round <= r < last_round for r in damaged)
         if head is None or len(head.rules) != rules or is_damaged:
             views.append(None)
         else:
             views.append(PartView(
                 decoded, first_round, last_round, first, last, shards, home, head.cause,
-                head.threshold,
+                head.threshold, head.epoch,
             ))  # fmt: skip
             all_rules.append(head.rules)
         first_round, first = last_round, last
@@ -218,9 +213,11 @@ def _read(
     return views
 
 
-def _unpacked(data: Bytes, ends: Ints) -> tuple[Rows, Ints]:
-    """The rows of the messages that end at `ends`, with an empty list of rules; and (M, MESSAGE)
-    the values that `unpacking` finds for each message."""
+def _unpacked(messages: Sequence[bytes]) -> tuple[Rows, Ints]:
+    """The rows of the messages, with an empty list of rules; and (M, MESSAGE) the values that
+    `unpacking` finds for each message."""
+    data = np.frombuffer(bytearray().join((*messages, at.PADDING)), np.uint8)
+    ends = np.cumsum([len(each) for each in messages], dtype=np.int64)
     most_rounds, most = at.most(data, ends)
     rounds = np.empty((at.ROUND, most_rounds), np.int64)
     columns = np.empty((at.ROW, most), np.int64)

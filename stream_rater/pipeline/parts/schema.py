@@ -18,11 +18,15 @@ successor sends their rows to the shards where they belong now.
 
 One version's number is not used for parts: it is for marks. `rebuild` writes a mark to each shard.
 The store's state at the mark comes from the rebuild, not from the parts before it.
+
+A part also names the epoch of the store whose beliefs it was computed from. A worker that was
+paused over a rebuild may wake up and send such a part behind the rebuild's mark. It is ignored for
+the same reason.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 import numpy as np
@@ -58,6 +62,10 @@ FIXED = 16 + WIDTHS
 and rows there are, and the number of shards that the part was cut for (0: unknown)."""
 
 
+Epochs = Sequence[bytes | None]
+"""By shard, the epoch of the store whose beliefs an estimator has read; None: unknown."""
+
+
 class UnknownPart(ValueError):
     """A damaged message, or a part of a version that this release does not understand."""
 
@@ -70,12 +78,27 @@ class CutForFewer(NotAPart):
     """A part that was cut for fewer shards, and was sent after shards were added."""
 
 
+class OfOlderStore(NotAPart):
+    """A part that was computed from beliefs of before the last rebuild, and was sent after it."""
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """The mark of a rebuild in one shard."""
+
+    version: int
+    shards: int
+    epoch: bytes | None = None  # The epoch that the rebuild gave the store; None: unknown.
+    pending: int = 0
+    """The first offset whose part was not published when the mark was written. Updaters apply the
+    parts from there up to the mark, whatever their epochs."""
+
+
 class RebuildMark(NotAPart):
     """The mark of a rebuild."""
 
-    def __init__(self, shards: int) -> None:
-        super().__init__(f"the mark of a rebuild for {shards} shards")
-        self.shards = shards
+    def __init__(self, mark: Mark) -> None:
+        super().__init__(f"the mark of a rebuild for {mark.shards} shards")
+        self.mark = mark
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +110,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     threshold: float = 0.0
     """The points by which a correction must move a displayed rating for its event to be published
     at once."""
+    epoch: bytes | None = None
+    """The epoch of the store whose beliefs the estimator had read in this shard; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +142,7 @@ class Part:
     beliefs: StringColumn | None = None
     """(n,) the encoded beliefs that a correction gives to the players; None for other records.
     Their `last` and `previous_` fields have no meaning."""
+    epoch: bytes | None = None  # As in Head.
 
     @classmethod
     def of_correction(
@@ -160,13 +186,13 @@ class Part:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
-_MARK_BEGINS = _encode((MARK, 0))[:2]
+_decode_mark = msgspec.msgpack.Decoder(Mark).decode
+_MARKS = {_encode((MARK, *range(1, n)))[:2] for n in (2, 4)}  # The first bytes of marks.
 
 
-def mark(shards: int) -> bytes:
-    """Encode the mark that a rebuild for this number of shards writes to each of them."""
-    return _encode((MARK, shards))
+def mark(shards: int, epoch: bytes, pending: int) -> bytes:
+    """Encode the mark that a rebuild for this number of shards writes to one of them (`Mark`)."""
+    return _encode(Mark(MARK, shards, epoch, pending))
 
 
 def version_of(data: bytes) -> int:
@@ -176,9 +202,9 @@ def version_of(data: bytes) -> int:
     head = 1 if b"\x90" <= array <= b"\x9f" else {b"\xdc": 3, b"\xdd": 5}.get(array, 0)
     if not (head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
-    if data.startswith(_MARK_BEGINS):
+    if data[:2] in _MARKS:
         try:
-            raise RebuildMark(_decode_mark(data)[1])
+            raise RebuildMark(_decode_mark(data))
         except msgspec.DecodeError as error:
             raise UnknownPart(f"part: {error}") from None
     return data[head]
@@ -203,7 +229,7 @@ def encode(part: Part) -> bytes:
 def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     """Encode these rows as several messages, each up to the next of the cuts, with the records that
     its rows need. Rows of a record must be adjacent."""
-    head = _encode(Head(tuple(part.rules), part.cause, part.threshold))
+    head = _encode(Head(tuple(part.rules), part.cause, part.threshold, part.epoch))
     opening = BEGINS + bytes((BIN,)) + len(head).to_bytes(SIZES, "big") + head + bytes((BIN,))
     count, numbers = len(part.offset), np.array((part.offset, part.rule, part.time))
     texts = StringColumn.of([*part.round_id, *part.ladder, *part.completed_at])
@@ -223,25 +249,29 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
 
 
 def messages(
-    part: Part, order: Ints, by_shard: Sequence[tuple[int, slice]], most_rows: int
+    part: Part, order: Ints, by_shard: Sequence[tuple[int, slice]], most_rows: int, epochs: Epochs
 ) -> list[tuple[int, bytes]]:  # fmt: skip
     """Encode rows of a part by shard, as (shard, message). `order` has the rows, and `by_shard` the
-    shards with their slices of it. A message has at most `most_rows` rows, and at most MOST_BYTES
-    bytes unless it has a single row."""
-    shards, cuts = list[int](), list[int]()
-    for shard, where in by_shard:
-        ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
-        shards += [shard] * len(ends)
-        cuts += ends
-    encoded = encode_pieces(part, order, cuts)
-    if max(map(len, encoded), default=0) <= MOST_BYTES:
-        return list(zip(shards, encoded, strict=True))
-    rows = np.split(order, cuts[:-1])
-    return [
-        (shard, message)
-        for shard, own, whole in zip(shards, rows, encoded, strict=True)
-        for message in ([whole] if len(whole) <= MOST_BYTES else _halves(part.take(own)))
-    ]
+    shards with their slices of it, one after the other. A message has at most `most_rows` rows, and
+    at most MOST_BYTES bytes unless it has a single row."""
+    found, first = list[tuple[int, bytes]](), 0
+    for epoch, group in groupby(by_shard, lambda each: epochs[each[0]]):
+        part, shards, cuts = replace(part, epoch=epoch), list[int](), list[int]()
+        for shard, where in group:
+            ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
+            shards += [shard] * len(ends)
+            cuts += [end - first for end in ends]
+        rows = order[first : first + cuts[-1]]
+        encoded = encode_pieces(part, rows, cuts)
+        first += cuts[-1]
+        if max(map(len, encoded)) <= MOST_BYTES:
+            found += zip(shards, encoded, strict=True)
+            continue
+        pieces = np.split(rows, cuts[:-1])
+        for shard, own, whole in zip(shards, pieces, encoded, strict=True):
+            some = [whole] if len(whole) <= MOST_BYTES else _halves(part.take(own))
+            found += [(shard, message) for message in some]
+    return found
 
 
 def _halves(part: Part) -> list[bytes]:

@@ -24,7 +24,14 @@ from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
-from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
+from stream_rater.pipeline.parts.schema import (
+    CutForFewer,
+    Mark,
+    NotAPart,
+    OfOlderStore,
+    RebuildMark,
+    UnknownPart,
+)
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
@@ -51,7 +58,7 @@ class Shard:
     next_offset: int  # The next offset to read.
     shard_count: int  # The number of shards.
     marks_before: int = 0
-    """The offset before which the store includes all rebuilds that left marks."""
+    """The offset after the mark of the store's last rebuild; 0: unknown, or there was none."""
     opening: int = 0  # The number of this opening, by which its cached records are found.
     queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
@@ -162,8 +169,8 @@ class Shard:
             self._queue(self._part(record, kernel, part))
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
-        except RebuildMark as mark:
-            self._pass_mark(mark, record)
+        except RebuildMark as found:
+            self._pass_mark(found.mark, record)
         except NotAPart:
             self._queue(QueuedPart(record.offset, checksum(record.value)))
             raise
@@ -172,8 +179,18 @@ class Shard:
         """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
         part = decoder.read(value, kernel) if part is None else part
+        self._check_epoch(part, record.offset)
         self._check_shard(part, record.partition)
         return QueuedPart(record.offset, checksum(value), part)
+
+    def _check_epoch(self, part: PartView, offset: int) -> None:
+        """Raise OfOlderStore if a part behind the mark of the store's last rebuild was computed
+        from the beliefs before it. The group had excluded the worker that sent it: its offsets are
+        not committed, and the owner of its records sends them again. Parts before the mark were
+        pending in the rebuild, and are applied."""
+        if part.epoch in (None, self.position.epoch) or not 0 < self.marks_before <= offset:
+            return
+        raise OfOlderStore("it was computed from the beliefs before the last rebuild")
 
     def _check_shard(self, part: PartView, shard: int) -> None:
         """Raise CutForFewer or UnknownPart unless a part was cut for the present number of shards,
@@ -190,17 +207,15 @@ class Shard:
                 f"it was cut for {part.shards} shards, and there were {self.shard_count} when"
                 " this worker started: start this worker again"
             )
-        if len(part) and not self._is_home(part, shard):
+        at_home = part.home == shard
+        if not part.shards:
+            at_home = bool((shards_of(part.players, self.shard_count) == shard).all())
+        if len(part) and not at_home:
             raise UnknownPart(
                 f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
             )
 
-    def _is_home(self, part: PartView, shard: int) -> bool:
-        if part.shards:
-            return part.home == shard
-        return bool((shards_of(part.players, self.shard_count) == shard).all())
-
-    def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
+    def _pass_mark(self, mark: Mark, record: Record) -> None:
         """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
         A store that is empty or older cannot catch up from the log before the mark."""
         if record.offset < max(self.applied, self.marks_before):

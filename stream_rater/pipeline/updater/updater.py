@@ -21,9 +21,9 @@ the protocol.
 12. If a == c, take a batch. Read the records of its players, except those that are cached. If a
     shard was read at another position than expected, that is a mismatch. A row is fresh if and only
     if its source offset is after the belief's `last`, which includes the rows before it. Other rows
-    are ignored, without an event. A player may have several fresh rows (`changes`): they are
-    applied in order. A row of a seed or a reset is fresh only if its player also has no round, or
-    has one (`belief_changes`).
+    are ignored, without an event, and so are parts of an older store (`shard`). A player may have
+    several fresh rows (`changes`): they are applied in order. A row of a seed or a reset is fresh
+    only if its player also has no round, or has one (`belief_changes`).
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild changes. The call writes the records, the new `applied` and its notes for step 11: one
     bit for each row, whether it was fresh; the mu and sigma before each fresh row that is not its
