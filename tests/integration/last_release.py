@@ -14,7 +14,7 @@ _read = decoder.read
 
 
 def messages(
-    part: Part, order: Ints, by_shard: Sequence[tuple[int, slice]], _: int
+    part: Part, order: Ints, by_shard: Sequence[tuple[int, slice]], *_: object
 ) -> list[tuple[int, bytes]]:  # fmt: skip
     return [(shard, as_last(part.take(order[where]))) for shard, where in by_shard]
 
