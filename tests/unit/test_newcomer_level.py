@@ -190,4 +190,4 @@ def test_a_part_has_it_where_there_is_something_to_say() -> None:
     plain = schema.encode(some)
     assert schema.encode(of(nan, nan)) == plain
     assert np.isnan(decoder.read(plain).decoded.evidence[:, 3]).all()
-    assert len(schema.encode(of(1.0, 2.0))) == len(plain) + 16
+    assert len(schema.encode(of(1.0, 2.0))) == len(plain) + 1 + 16  # With the column's width.

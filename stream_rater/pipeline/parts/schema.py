@@ -48,7 +48,7 @@ OLDEST_KERNEL = 2
 version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
 release."""
 
-EVIDENCE_COLUMNS = 4  # The number of evidence columns in memory.
+EVIDENCE_COLUMNS = 4  # The most evidence columns that this release reads.
 
 BEGINS = bytes((0x93, VERSION))  # The first bytes of a part: of an array with three elements.
 SIZES, BIN = 4, 0xC6  # MessagePack's code of bytes whose size takes SIZES bytes.
@@ -56,10 +56,10 @@ SIZES, BIN = 4, 0xC6  # MessagePack's code of bytes whose size takes SIZES bytes
 OF_RECORD, OF_ROW = 7, 4
 """The columns of records: offset, rule and time, and the sizes of id, ladder, time of completion
 and trace; and those of rows: index of the record and place, and the sizes of name and belief."""
-WIDTHS = OF_RECORD + OF_ROW + EVIDENCE_COLUMNS  # The bytes for the width of each column.
-FIXED = 16 + WIDTHS
-"""The bytes before the columns. They begin with four numbers of four bytes: how many records, rules
-and rows there are, and the number of shards that the part was cut for (0: unknown)."""
+WIDTHS = 17
+"""The bytes before those with the width of each column: four numbers of four bytes, which say how
+many records, rules and rows there are and how many shards the part was cut for (0: unknown); and
+one byte with the number of evidence columns, up to the last one that is not all NaN."""
 
 
 Epochs = Sequence[bytes | None]
@@ -236,8 +236,7 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     traces = StringColumn.of_bytes([_encode(each) if each else b"" for each in part.trace])
     texts = StringColumn.concat([texts, traces])
     names, beliefs = part.names, part.names if part.beliefs is None else part.beliefs
-    evidence: Floats = np.full((len(part), EVIDENCE_COLUMNS), np.nan)
-    evidence[:, : part.evidence.shape[1]] = part.evidence
+    evidence: Floats = np.ascontiguousarray(part.evidence, np.float64)
     out, ends = _messages(
         np.frombuffer(opening, np.uint8), len(part.rules), part.shards, rows,
         np.array(cuts, np.int64), numbers, texts.data, texts.starts.reshape(4, count),
@@ -337,17 +336,20 @@ def _put_columns(
     missing: Flags, names: Bytes, starts: Ints, ends: Ints, has_beliefs: bool, beliefs: Bytes,
     belief_starts: Ints, belief_ends: Ints, different: Ints, which: Ints, scratch: Ints,
 ) -> int:  # fmt: skip
-    """Write the columns of these rows, and return the position after them. First come the four
-    numbers of FIXED, and the width in bytes of each column; then the columns, number by number and
-    the lowest byte first; then the bytes of ids, ladders, times, traces, names and beliefs, each
+    """Write the columns of these rows, and return the position after them. First come the numbers
+    of WIDTHS, and the width in bytes of each column; then the columns, number by number and the
+    lowest byte first; then the bytes of ids, ladders, times, traces, names and beliefs, each
     column's one after the other. A column of width 0 has only zeros, or in the evidence only NaN.
     """
     n = len(rows)
     count = _count_distinct(round_index[rows], different, which)
     for value in (count, rules, n, shards):
         at = _put_little(out, at, value, 4)
-    widths = at
-    at += WIDTHS
+    columns = evidence.shape[1]
+    while columns > 0 and missing[rows, columns - 1].all():
+        columns -= 1
+    widths = _put_little(out, at, columns, 1)
+    at = widths + OF_RECORD + OF_ROW + columns
     for c in range(3):
         for r in range(count):
             scratch[r] = numbers[c, different[r]]
@@ -366,7 +368,7 @@ def _put_columns(
     for i in range(n):
         scratch[i] = belief_ends[rows[i]] - belief_starts[rows[i]] if has_beliefs else 0
     at = _put_ints(out, at, widths, OF_RECORD + 3, scratch, n)
-    for c in range(EVIDENCE_COLUMNS):
+    for c in range(columns):
         width = 0
         for i in range(n):
             width = width if missing[rows[i], c] else 8
@@ -392,7 +394,8 @@ def _messages(
     belief_starts: Ints, belief_ends: Ints,
 ) -> tuple[Bytes, Ints]:  # fmt: skip
     """The messages, one after the other, and the position after each of them."""
-    size, longest, first = len(cuts) * (len(opening) + SIZES + FIXED), 0, 0
+    columns = OF_RECORD + OF_ROW + evidence.shape[1]
+    size, longest, first = len(cuts) * (len(opening) + SIZES + WIDTHS + columns), 0, 0
     for k in range(len(cuts)):
         longest, last = max(longest, cuts[k] - first), -1
         for i in rows[first : cuts[k]]:
@@ -402,7 +405,7 @@ def _messages(
                 for c in range(4):
                     size += text_ends[c, r] - text_starts[c, r]
                 last = r
-            size += 8 * (OF_ROW + EVIDENCE_COLUMNS) + ends[i] - starts[i]
+            size += 8 * columns + ends[i] - starts[i]
             if has_beliefs:
                 size += belief_ends[i] - belief_starts[i]
         first = cuts[k]

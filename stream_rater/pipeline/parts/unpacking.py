@@ -13,7 +13,6 @@ from stream_rater.columns.strings import are_distinct
 from stream_rater.pipeline.parts.schema import (
     BIN,
     EVIDENCE_COLUMNS,
-    FIXED,
     OF_RECORD,
     OF_ROW,
     SIZES,
@@ -39,7 +38,8 @@ its players have different fingerprints; the number of shards that it was cut fo
 the shard that all its players belong to (NOWHERE: unknown, or several shards)."""
 
 NAN = int(np.array([np.nan]).view(np.int64)[0])  # The bits of a NaN. Evidence is written as bits.
-LEAST_MESSAGE = FIXED + 2 * (1 + SIZES)  # The fewest bytes of a message.
+LEAST_COLUMNS = WIDTHS + OF_RECORD + OF_ROW  # The fewest bytes of the columns.
+LEAST_MESSAGE = LEAST_COLUMNS + 2 * (1 + SIZES)  # The fewest bytes of a message.
 
 PADDING = bytes(16)
 """Appended to the last message, because the kernel may read a number before it knows that it is
@@ -135,13 +135,16 @@ def _columns(
 ) -> tuple[int, int]:  # fmt: skip
     """The numbers of the records and rows in the columns at `at`, which are written to the other
     arrays from `first_round` and from `first` on; NOWHERE if the columns are damaged."""
-    if end - at < FIXED:
+    if end - at < LEAST_COLUMNS:
         return NOWHERE, 0
     count, n = _little(data, at, 4), _little(data, at + 8, 4)
-    rules, widths = _little(data, at + 4, 4), at + 16
-    at += FIXED
+    rules, widths = _little(data, at + 4, 4), at + WIDTHS
+    columns = _little(data, widths - 1, 1)
+    at = widths + OF_RECORD + OF_ROW + columns
     left = end - at
-    for c in range(WIDTHS):
+    if columns > EVIDENCE_COLUMNS or left < 0:
+        return NOWHERE, 0
+    for c in range(OF_RECORD + OF_ROW + columns):
         width = _little(data, widths + c, 1)
         if width not in (0, 1, 2, 4, 8) or (c >= OF_RECORD + OF_ROW and width % 8):
             return NOWHERE, 0
@@ -158,7 +161,7 @@ def _columns(
     at = _ints(data, at, _little(data, widths + OF_RECORD + 2, 1), rows[NAME_END], first, n)
     at = _ints(data, at, _little(data, widths + OF_RECORD + 3, 1), rows[BELIEF_END], first, n)
     for c in range(EVIDENCE_COLUMNS):
-        width = _little(data, widths + OF_RECORD + OF_ROW + c, 1)
+        width = _little(data, widths + OF_RECORD + OF_ROW + c, 1) if c < columns else 0
         for i in range(n):
             evidence[first + i, c] = _little(data, at + 8 * i, 8) if width else NAN
         at += width * n
@@ -217,7 +220,7 @@ def most(data: Bytes, ends: Ints) -> tuple[int, int]:
     for end in ends:
         _, behind = _bytes(data, start + 2 if end - start >= LEAST_MESSAGE else NOWHERE, end)
         at, _ = _bytes(data, behind, end)
-        if 0 <= at <= end - FIXED:
+        if 0 <= at <= end - LEAST_COLUMNS:
             records += min(_little(data, at, 4), end - at)
             rows += min(_little(data, at + 8, 4), end - at)
         start = end
