@@ -118,7 +118,7 @@ class HistoryMismatches:
         ends = yield from ports.shard_ends(self._shards)
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
-            progress.is_of(shard, position.epoch)
+            progress.check_epoch(shard, position.epoch)
             reason = log_too_short(position.applied, ends[shard])
             reason = reason or tail_mismatch(position, found.get(shard))
             if reason:

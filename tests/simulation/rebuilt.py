@@ -187,7 +187,7 @@ class EpochOfTheNewestRead(Estimator):
     """Step 4 that goes on when the epoch of a shard is another one."""
 
     class Progress(Progress):
-        def is_of(self, shard: int, epoch: bytes) -> None:
+        def check_epoch(self, shard: int, epoch: bytes) -> None:
             self.epochs[shard] = epoch
 
     def _forget_everything(self) -> None:
@@ -392,7 +392,7 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
 
 def two_shards_without_epochs(stage: Stage) -> None:
     """There are two shards, and parts name no epoch, as those of the last release."""
-    stage.instead(Progress, "is_of", lambda *_: None)
+    stage.instead(Progress, "check_epoch", lambda *_: None)
     stage.begin_with(2)
 
 

@@ -62,7 +62,7 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
 def test_all_priors_of_a_shard_are_of_one_store() -> None:
     """A rebuild gives a shard another epoch: then nothing that was read before counts."""
     progress = Progress(2)
-    progress.is_of(0, b"old")
+    progress.check_epoch(0, b"old")
     assert progress.accept(0, 3, b"old") and progress.accept(1, 3, b"new")
     assert progress.epochs == [b"old", b"new"]
     with pytest.raises(Rebuilt, match="shard 0 was rebuilt"):

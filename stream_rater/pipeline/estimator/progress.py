@@ -75,16 +75,16 @@ class Progress:
                 self._floor[shard] = end
                 self._lagging.add(shard)
 
-    def is_of(self, shard: int, epoch: bytes) -> None:
+    def check_epoch(self, shard: int, epoch: bytes) -> None:
         """Steps 1 and 4: record the epoch of a shard's store. Raises Rebuilt if it has changed."""
-        if epoch != self.epochs[shard] is not None:
+        if self.epochs[shard] not in (None, epoch):
             raise Rebuilt(f"shard {shard} was rebuilt: nothing read before is of use")
         self.epochs[shard] = epoch
 
     def accept(self, shard: int, applied: int, epoch: bytes = b"") -> bool:
         """Step 4: record a shard's `applied`. Returns whether the priors read with it count. Raises
         Rebuilt if they are of another store than earlier ones."""
-        self.is_of(shard, epoch)
+        self.check_epoch(shard, epoch)
         if shard in self._excluded:
             return False
         if applied < self._floor[shard]:
