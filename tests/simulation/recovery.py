@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations import corrected_rebuild
 from stream_rater.operations import rebuild as command
 from stream_rater.pipeline.parts import decoder
-from stream_rater.pipeline.parts.schema import NotAPart
+from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark
 from stream_rater.pipeline.same_history import lost_rounds
 from stream_rater.places.memory import MemoryPlace
 
@@ -84,14 +84,16 @@ def has_lost(log: Log, partition: int) -> bool:
 
 def expire(log: Log, rng: random.Random) -> None:
     """Delete parts as retention does after days: those that are published, of committed rounds, and
-    without a copy that was just sent. A mark stays while a part behind it waits, is of a round that
-    is not committed, or was made for fewer shards than the mark names."""
+    without a copy that was just sent. All parts of a shard stay while one that updaters ignore is
+    not like that: its mark, without which a rebuild would count it, is older than it."""
     for number, shard in enumerate(log.parts):
         end = log.updaters.committed.get(number, 0)
-        few = (each for each in shard[shard.start :] if _cut_for(each) < len(log.parts))
-        if any(each.offset >= end or not _is_done(each, log) for each in few):
-            continue
         young = {row for record in shard[end:] for row in rows(record)}
+        ignored = list(_ignored(shard[shard.start :], len(log.parts)))
+        if any(each.offset >= end or not _is_done(each, log) for each in ignored):
+            continue
+        if any(row in young for each in ignored for row in rows(each)):
+            continue
         start = shard.start
         while start < end and all(
             row not in young and row[1] < log.estimators.committed.get(PARTITION_OF[row[0][0]], 0)
@@ -120,13 +122,19 @@ def restore_offsets(log: Log, saved: Mapping[int, int]) -> None:
         log.estimators.committed = known | log.estimators.committed
 
 
-def _cut_for(record: Record) -> float:
-    """The number of shards that a part was cut for; any number if it is no part."""
-    try:
-        value = record.value or b""
-        return decoder.read(value, NEXT_KERNEL).shards
-    except NotAPart:
-        return math.inf
+def _ignored(records: Sequence[Record], shards: int) -> Iterator[Record]:
+    """Yield the parts that updaters ignore: those cut for fewer shards, or of an older store."""
+    epoch = None
+    for each in records:
+        try:
+            part = decoder.read(each.value or b"", NEXT_KERNEL)
+        except RebuildMark as found:
+            epoch = found.mark.epoch
+        except NotAPart:
+            continue
+        else:
+            if part.shards < shards or (epoch is not None and part.epoch not in (None, epoch)):
+                yield each
 
 
 def rows(record: Record) -> list[Row]:
