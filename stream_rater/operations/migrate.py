@@ -29,7 +29,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.rebuild import rebuild_from_log
-from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
+from stream_rater.operations.rewriting import Flagged, Mentions, Pseudonym, flagged, rewritten
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.places import checks
@@ -158,10 +158,8 @@ class Migration:
         source.check_unchanged(self.ends)
 
     def _rounds(self, verdicts: Verdicts | None) -> Iterator[Record]:
-        rewriter = LogRewriter(self._pseudonym)
-        for batch, accepted in validated(self._source, self._ladders, verdicts, "copying rounds"):
-            yield from rewriter.feed(batch, accepted)
-        yield from rewriter.fill_to(dict(enumerate(self.ends)))
+        records = _flagged(self._source, self._ladders, verdicts, "copying rounds")
+        return rewritten(records, dict(enumerate(self.ends)), self._pseudonym)
 
     def _events(self) -> Iterator[Record]:
         source, pseudonym = self._source, self._pseudonym
@@ -264,21 +262,22 @@ def mentions_in(place: Place, ladders: Ladders, pseudonym: Pseudonym | None) -> 
     """Validate the log of a place, and count the records that name a player."""
 
     def count(verdicts: Verdicts | None) -> Mentions:
-        mentions = Mentions(verdicts)
-        for batch, accepted in validated(place, ladders, verdicts, "rounds"):
-            mentions.read(batch, accepted, pseudonym)
+        mentions, records = Mentions(verdicts), _flagged(place, ladders, verdicts, "rounds")
+        if pseudonym is None:
+            for _ in records:  # raises MissingVerdicts if there must be verdicts
+                pass
+        else:
+            mentions.read(records, pseudonym)
         return mentions
 
     window = place.settings.duplicate_window
     return with_verdicts(count, place.all_rounds, ladders, window, place.partitions)
 
 
-def validated(
-    place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str
-) -> Iterator[tuple[list[Record], list[bool]]]:
-    """The batches of `AcceptedRecords` of all rounds of a place, with a progress bar."""
-    log = AcceptedRecords(ladders, place.settings.duplicate_window, place.partitions, verdicts)
-    return log.batches(track(place.all_rounds(), label, sum(place.ends())))
+def _flagged(place: Place, ladders: Ladders, verdicts: Verdicts | None, label: str) -> Flagged:
+    """All rounds of a place (`rewriting.flagged`), with a progress bar."""
+    rounds = track(place.all_rounds(), label, sum(place.ends()))
+    return flagged(rounds, ladders, place.settings.duplicate_window, place.partitions, verdicts)
 
 
 def check_kernel(begun_by: int) -> None:

@@ -235,26 +235,21 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(each)
 
 
-class AcceptedRecords:
-    """Finds which records of `round-completed` were accepted."""
+Flagged = Iterable[tuple[Record, bool]]
+"""Records of `round-completed`, each with whether it was accepted."""
 
-    def __init__(
-        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
-    ) -> None:
-        """`verdicts`: the verdicts on the log's corrections, if it has any."""
-        self._log = EditedLog(ladders, window, partitions, verdicts)
 
-    def of(self, records: Sequence[Record]) -> list[bool]:
-        """(n,) whether each of the next records was accepted. Raises MissingVerdicts."""
-        rejected = self._log.read(records).rejected
-        places = {(record.partition, record.offset) for record, _ in rejected}
-        return [(each.partition, each.offset) not in places for each in records]
-
-    def batches(self, records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bool]]]:
-        """Yield the records in batches, and with each batch, whether each record was accepted."""
-        left = iter(records)
-        while batch := list(islice(left, AT_ONCE)):
-            yield batch, self.of(batch)
+def flagged(
+    records: Iterable[Record], ladders: Ladders, window: int, partitions: int,
+    verdicts: Verdicts | None,
+) -> Flagged:  # fmt: skip
+    """Yield the records of a log with their flags. `verdicts`: those on its corrections, if it has
+    any. Raises MissingVerdicts."""
+    log, left = EditedLog(ladders, window, partitions, verdicts), iter(records)
+    while batch := list(islice(left, AT_ONCE)):
+        rejected = {(each.partition, each.offset) for each, _ in log.read(batch).rejected}
+        for each in batch:
+            yield each, (each.partition, each.offset) not in rejected
 
 
 @dataclass
@@ -277,15 +272,11 @@ class Mentions:
         if more := self.left - len(self.places):
             print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
 
-    def read(
-        self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym | None
-    ) -> None:
-        """Count the next records. `accepted`: (n,) flags. `pseudonym`: None counts nothing."""
-        if pseudonym is None:
-            return
+    def read(self, records: Flagged, pseudonym: Pseudonym) -> None:
+        """Count the next records."""
         reverse = Pseudonym(pseudonym.name, pseudonym.player)
-        for record, counts in zip(records, accepted, strict=True):
-            if not counts:
+        for record, is_accepted in records:
+            if not is_accepted:
                 self.rejected += 1
                 continue
             self.accepted += 1
@@ -328,35 +319,18 @@ def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | No
     return None
 
 
-class LogRewriter:
-    """Yields the records of the new log: in each partition in order and without a gap."""
-
-    def __init__(self, pseudonym: Pseudonym | None) -> None:
-        """`pseudonym`: None copies the accepted records as they are."""
-        self._pseudonym = pseudonym
-        self._next: dict[int, int] = {}  # By partition, the offset of the next record to yield.
-
-    def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
-        """Yield the records that replace the next ones, and empty records for the gaps before them.
-        `accepted`: (n,) whether each was accepted."""
-        for record, counts in zip(records, accepted, strict=True):
-            yield from self._up_to(record.partition, record.offset)
-            if not counts:
-                yield _empty(record.partition, record.offset)
-            else:
-                yield record if self._pseudonym is None else self._pseudonym.record(record)
-            self._next[record.partition] = record.offset + 1
-
-    def fill_to(self, ends: Mapping[int, int]) -> Iterator[Record]:
-        """Yield empty records behind the last record of each partition, up to its end."""
-        for partition, end in ends.items():
-            yield from self._up_to(partition, end)
-
-    def _up_to(self, partition: int, end: int) -> Iterator[Record]:
-        for offset in range(self._next.get(partition, 0), end):
-            yield _empty(partition, offset)
-        self._next[partition] = max(end, self._next.get(partition, 0))
-
-
-def _empty(partition: int, offset: int) -> Record:
-    return Record(partition, offset, None)
+def rewritten(
+    records: Flagged, ends: Mapping[int, int], pseudonym: Pseudonym | None
+) -> Iterator[Record]:
+    """Yield the records of the new log: in each partition in order, and without a gap up to its
+    end. `pseudonym`: None copies the accepted records as they are."""
+    done: dict[int, int] = {}  # By partition, the offset of the next record to yield.
+    for record, is_accepted in records:
+        partition, offset = record.partition, record.offset
+        empty = range(done.get(partition, 0), offset if is_accepted else offset + 1)
+        yield from (Record(partition, each, None) for each in empty)
+        if is_accepted:
+            yield record if pseudonym is None else pseudonym.record(record)
+        done[partition] = offset + 1
+    for partition, end in ends.items():
+        yield from (Record(partition, at, None) for at in range(done.get(partition, 0), end))

@@ -4,7 +4,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain, compress, takewhile, zip_longest
+from itertools import chain, takewhile, zip_longest
 from typing import NamedTuple
 
 from stream_rater import places
@@ -17,7 +17,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import events
 from stream_rater.contract.record import Record
 from stream_rater.operations.compare_store import Verdict, compare
-from stream_rater.operations.rewriting import AcceptedRecords
+from stream_rater.operations.rewriting import flagged
 from stream_rater.places import checks
 from stream_rater.places.port import Place
 from stream_rater.replay.cores import Cores
@@ -189,9 +189,9 @@ class _Log:
     def accepted(self, partition: int) -> Iterator[Record]:
         """Yield the accepted records of a partition, in order."""
         partitions, end = len(self.ends), self.ends[partition]
-        validated = AcceptedRecords(self._ladders, self._window, partitions, self._verdicts)
-        for batch in validated.batches(self._place.rounds(partition, end) if end else ()):
-            yield from compress(*batch)
+        rounds = self._place.rounds(partition, end) if end else ()
+        found = flagged(rounds, self._ladders, self._window, partitions, self._verdicts)
+        return (record for record, is_accepted in found if is_accepted)
 
 
 def _compare(log: _Log, copy: _Log, partition: int) -> int:

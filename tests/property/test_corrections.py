@@ -14,15 +14,10 @@ from hypothesis import strategies as st
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
-from stream_rater.operations.rewriting import (
-    AcceptedRecords,
-    LogRewriter,
-    Mentions,
-    Pseudonym,
-    changes_merge_order,
-)
+from stream_rater.operations import rewriting
+from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig
-from stream_rater.replay.edited_log import MissingVerdicts, Verdicts, batches_of, records_of
+from stream_rater.replay.edited_log import MissingVerdicts, Verdicts, records_of
 from stream_rater.replay.ledger import verdicts_of_log, with_verdicts
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
@@ -193,13 +188,10 @@ def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Menti
     """The new log, and what the old one says of the player."""
 
     def run(verdicts: Verdicts | None) -> tuple[list[Record], Mentions]:
-        accepted, mentions = AcceptedRecords(ANY_LADDER, WINDOW, 0, verdicts), Mentions(verdicts)
-        rewriter, found = LogRewriter(to), list[Record]()
-        for some in batches_of(log):
-            taken = accepted.of(some)
-            mentions.read(some, taken, to)
-            found += rewriter.feed(some, taken)
-        return found, mentions
+        found = list(rewriting.flagged(log, ANY_LADDER, WINDOW, 0, verdicts))
+        mentions = Mentions(verdicts)
+        mentions.read(found, to)
+        return list(rewriting.rewritten(found, {}, to)), mentions
 
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
 

@@ -16,10 +16,10 @@ from stream_rater.operations.erase import check_mentions, pseudonym_of
 from stream_rater.operations.migrate import check_kernel, difference, digests_of
 from stream_rater.operations.rewriting import (
     MOST_PLACES,
-    AcceptedRecords,
-    LogRewriter,
     Mentions,
     Pseudonym,
+    flagged,
+    rewritten,
 )
 from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
 from stream_rater.pipeline.ports import RecordedCorrection
@@ -204,33 +204,32 @@ LOG = [
     record_of(as_json(*ranked([1, 2]), round_id="r1"), offset=7),
 ]
 """A transaction's end is at offset 0, 1, 5, 6 and 8."""
-TAKEN = [True, False, False, True]
+FLAGGED = list(zip(LOG, [True, False, False, True], strict=True))
 
 
-def test_each_record_stays_at_its_offset() -> None:
+def test_each_record_stays_at_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty record is where one was rejected or is absent. Verdicts cannot be left out."""
-    assert AcceptedRecords(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
-    rewriter = LogRewriter(TO)
-    found = [*rewriter.feed(LOG[:2], TAKEN[:2]), *rewriter.feed(LOG[2:], TAKEN[2:])]
-    found += rewriter.fill_to({0: 9, 1: 2})
+    monkeypatch.setattr("stream_rater.operations.rewriting.AT_ONCE", 2)
+    assert list(flagged(LOG, ANY_LADDER, 10, 0, None)) == FLAGGED
+    found = list(rewritten(FLAGGED, {0: 9, 1: 2}, TO))
     places = [(each.partition, each.offset) for each in found]
     assert places == [(0, offset) for offset in range(9)] + [(1, 0), (1, 1)]
     kept = {each.offset: each for each in found if each.value is not None}
     assert kept == {2: TO.record(LOG[0]), 7: LOG[3]}
     voided = to_json({"ladder": "ranked-eu", "round_id": "r0"})
     with pytest.raises(MissingVerdicts):
-        AcceptedRecords(ANY_LADDER, 10, 0, None).of([record_of(voided, correction("round-voided"))])
+        list(flagged([record_of(voided, correction("round-voided"))], ANY_LADDER, 10, 0, None))
 
 
 def test_what_the_log_says_of_the_player() -> None:
     """How many accepted records name the player, by kind, and where pseudonym or id remain."""
     mentions = Mentions(None)
-    log = [*LOG, record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
-    mentions.read(log, [*TAKEN, True], TO)
+    last = record_of(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)
+    mentions.read([*FLAGGED, (last, True)], TO)
     assert (mentions.named, mentions.accepted, mentions.rejected) == ({"round": 1}, 3, 2)
     assert mentions.conflict == "partition 0, offset 9"
     assert (mentions.left, mentions.places) == (1, ["partition 0, offset 9: round_id"])
-    mentions.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
+    mentions.read(MOST_PLACES * [(last, True)], TO)
     assert (mentions.left, len(mentions.places)) == (1 + MOST_PLACES, MOST_PLACES)
     with pytest.raises(BadConfiguration, match=r"'x-1' is a player already \(partition 0, off"):
         check_mentions(mentions, TO)
@@ -243,7 +242,7 @@ def test_what_the_log_says_of_the_player() -> None:
     log.append(record_of(to_json({"players": [of_player]}), correction("players-seeded")))
     for kind in ("player-reset", "player-removed"):
         log.append(record_of(to_json(of_player), correction(kind)))
-    mentions.read(log, [True] * 4, TO)
+    mentions.read([(each, True) for each in log], TO)
     assert str(mentions) == "1 round, 2 seeds and 1 correction"
     assert str(Mentions(None, Counter(round=2))) == "2 rounds and 0 corrections"
 
