@@ -15,7 +15,7 @@ The old log does not change before that. The beliefs do, where both places share
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -72,33 +72,17 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-class StoreDifference(NamedTuple):
-    """The players whose beliefs are only in the first store, only in the second, or not equal."""
-
-    missing: list[Player]
-    surplus: list[Player]
-    differing: list[Player]
-
-    @property
-    def first(self) -> Player | None:
-        """One of these players; None if there is none."""
-        return next(iter([*self.differing, *self.missing, *self.surplus]), None)
-
-    def __str__(self) -> str:
-        """The numbers of these players, and one of them, for an error message."""
-        ladder, player = map(shown, self.first or ("", ""))
-        return (
-            f"{len(self.differing)} beliefs are different, {len(self.missing)} missing and "
-            f"{len(self.surplus)} too many, first ladder {ladder!r}, player {player!r}"
-        )
-
-
-def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> StoreDifference:
-    """Compare the digests of two stores."""
-    return StoreDifference(
-        [player for player in before if player not in after],
-        [player for player in after if player not in before],
-        [player for player, data in after.items() if before.get(player, data) != data],
+def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> str:
+    """How the digests of two stores differ: how many players, and one of them. Empty if equal."""
+    missing = [player for player in before if player not in after]
+    surplus = [player for player in after if player not in before]
+    differing = [player for player, data in after.items() if before.get(player, data) != data]
+    if not (every := [*differing, *missing, *surplus]):
+        return ""
+    ladder, player = map(shown, every[0])
+    return (
+        f"{len(differing)} beliefs are different, {len(missing)} missing and {len(surplus)} too "
+        f"many, first ladder {ladder!r}, player {player!r}"
     )
 
 
@@ -220,9 +204,8 @@ class Migration:
         target.drop_derived()
         rebuild_from_log(target, self._ladders)
         after = self._digests(target, f"beliefs in {target.name}")
-        found = difference(before, after)
-        if found.first is not None:
-            raise Failed(f"{found}: {source.blame}: {self._outcome}")
+        if how := difference(before, after):
+            raise Failed(f"{how}: {source.blame}: {self._outcome}")
         # For `erase` on Kafka, the right to write the new events is enough: then they cannot be
         # read.
         readable = self._pseudonym is None or target.keeps_offsets

@@ -282,14 +282,17 @@ def test_all_of_a_belief_is_compared() -> None:
         assert digest(True, **{name: 1}) == digest(True), name
     assert digest(True, rounds=0) is None
     one, two, three = ("l", "a"), ("l", "b"), ("l", "c")
-    assert difference({one: b"1"}, {one: b"1"}).first is None
-    found = difference({one: b"1", two: b"2"}, {one: b"3", three: b"2"})
-    assert found == ([two], [three], [one])
-    assert str(found) == (
-        "1 beliefs are different, 1 missing and 1 too many, first ladder 'l', player 'a'"
-    )
-    for before, after in (({one: b"1"}, {}), ({}, {one: b"1"})):
-        assert difference(before, after).first == one
+    assert difference({one: b"1"}, {one: b"1"}) == ""
+    for before, after, found in (
+        ({one: b"1", two: b"2"}, {one: b"3", three: b"2"}, "1 beliefs are different, 1 missing"),
+        ({one: b"1"}, {}, "0 beliefs are different, 1 missing"),
+        ({}, {one: b"1"}, "0 beliefs are different, 0 missing"),
+    ):
+        surplus = len(after.keys() - before.keys())
+        assert (
+            difference(before, after)
+            == f"{found} and {surplus} too many, first ladder 'l', player 'a'"
+        )
 
 
 # --- words ---------------------------------------------------------------------------------------
