@@ -3,7 +3,8 @@ store. The replay begins at a checkpoint, if there is one that fits. Also makes 
 time (`checkpoint`)."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from stream_rater import places
@@ -14,12 +15,10 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
-from stream_rater.pipeline import ports
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_validator import LogContext
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import LogStarts
 from stream_rater.places import checks
 from stream_rater.places.port import FailureHook, Place
 from stream_rater.replay.edits import StartedSeason
@@ -55,11 +54,10 @@ class LadderReplay:
         log = LogContext(self._ladders, place.settings.duplicate_window, place.partitions)
         accepted = self._edits.accepted(end)
         job = CorrectionJob(self.ladder, self.partition, end, None, (), accepted, log)
-        _perform(job, {
-            LogStarts: lambda _: dict(enumerate(place.starts())),
-            ports.ReadAgain: lambda e: place.read_again(e.partition, e.first, e.end),
+        _perform(job, SimpleNamespace(
+            log_starts=lambda _: dict(enumerate(place.starts())), read_again=place.read_again,
             **place.checkpoint_actions(failed),
-        })  # fmt: skip
+        ))  # fmt: skip
         if job.deleted_before:
             raise Failed(
                 f"partition {job.partition} of round-completed starts at {job.deleted_before}: the "
@@ -75,8 +73,8 @@ class LadderReplay:
         raise Failed(f"the log has no record at offset {offset} of partition {self.partition}")
 
 
-def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -> None:
-    """Run a job to its end. `actions`: by the type of an effect, the function that performs it."""
+def _perform(job: CorrectionJob, handler: Any) -> None:
+    """Run a job to its end. `handler` has the methods that its effects call."""
     with progress(percent=True) as bar:
         task, done = bar.add_task(shown(job.ladder), total=1.0), False
         while not done:
@@ -84,7 +82,7 @@ def _perform(job: CorrectionJob, actions: Mapping[type, Callable[[Any], Any]]) -
             try:
                 while True:
                     effect = step.send(outcome)
-                    outcome = actions[type(effect)](effect)
+                    outcome = effect.perform(handler)
             except StopIteration as ended:
                 done = ended.value
             bar.update(task, completed=job.progress)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
+from typing import Any
 
 from msgspec import structs
 
@@ -25,7 +26,6 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, UPDATERS, cloud_event_headers, shown
 from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, WorkersProgress, header
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
 from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
@@ -318,24 +318,16 @@ class KafkaPlace(Place):
 
     def checkpoint_actions(self, failed: Callable[[str], None] | None) -> Actions:
         checkpoints = self.store.checkpoints
-        found = {
+        found: dict[str, Callable[..., Any]] = {
             **super().checkpoint_actions(None),
-            ladder_checkpoints.Checkpoints: lambda e: checkpoints.heads(e.ladder),
-            ladder_checkpoints.ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
-        }
+            "checkpoints": checkpoints.heads, "read_piece": checkpoints.read,
+        }  # fmt: skip
         if failed is not None:
             checkpoints.on_failure = failed
             found |= {
-                ladder_checkpoints.WritePiece: lambda e: checkpoints.write(
-                    e.ladder, e.name, e.number, e.data
-                ),
-                ladder_checkpoints.KeepCheckpoint: lambda e: checkpoints.keep(
-                    e.ladder, e.name, e.head
-                ),
-                ladder_checkpoints.DropCheckpoint: lambda e: checkpoints.drop(
-                    e.ladder, e.name, e.pieces
-                ),
-            }
+                "write_piece": checkpoints.write, "keep_checkpoint": checkpoints.keep,
+                "drop_checkpoint": checkpoints.drop,
+            }  # fmt: skip
         return found
 
     # --- appending ---

@@ -23,20 +23,17 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.record import ANY_OFFSET, Player, Record, RejectedRecord, WorkersProgress
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.corrections import ladder_checkpoints
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.replay.log_reading import LogReader
 
 CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
-Actions = Mapping[type, Callable[[Any], Any]]
-"""By the type of an effect, the function that performs it."""
+Actions = Mapping[str, Callable[..., Any]]
+"""By the method of an effect (`ports.Effect.perform`), the function that performs it."""
 NO_CHECKPOINTS: Actions = {
-    ladder_checkpoints.Checkpoints: lambda _: {},
-    ladder_checkpoints.ReadPiece: lambda _: None,
-    ladder_checkpoints.WritePiece: lambda _: True,
-    ladder_checkpoints.KeepCheckpoint: lambda _: True,
-    ladder_checkpoints.DropCheckpoint: lambda _: True,
+    "checkpoints": lambda *_: {},
+    "read_piece": lambda *_: None,
+    **dict.fromkeys(("write_piece", "keep_checkpoint", "drop_checkpoint"), lambda *_: True),
 }
 """The actions for a correction job without checkpoints: it finds none, and its writes do
 nothing."""

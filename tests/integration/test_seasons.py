@@ -17,7 +17,6 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.season_ended import SeasonRecord, Standing
 from stream_rater.operations.ladder_replay import LadderReplay
-from stream_rater.pipeline.corrections.ladder_checkpoints import Checkpoints, ReadPiece
 from stream_rater.places import opened
 from tests import real
 from tests.browser import tab
@@ -73,19 +72,19 @@ def test_checkpoints_and_corrections(settings: SettingsFactory, worker_process: 
 
 def replayed(at: Settings, end: int, *, checkpoints: bool = True) -> tuple[dict[str, bytes], int]:
     """The beliefs before an offset, and the number of pieces of checkpoints that were read."""
-    pieces = list[ReadPiece]()
+    pieces = list[int]()
     with opened(at) as place:
         place.check_rated(RANKED, 0.0)
         actions = place.checkpoint_actions(None)
 
-        def counted(effect: ReadPiece) -> bytes | None:
-            pieces.append(effect)
-            found: bytes | None = actions[ReadPiece](effect)
+        def counted(ladder: str, name: str, number: int) -> bytes | None:
+            pieces.append(number)
+            found: bytes | None = actions["read_piece"](ladder, name, number)
             return found
 
-        others: dict[type, Any] = {**actions, ReadPiece: counted}
+        others: dict[str, Any] = {**actions, "read_piece": counted}
         if not checkpoints:
-            others[Checkpoints] = lambda _: {}
+            others["checkpoints"] = lambda _: {}
         place.checkpoint_actions = lambda failed: others  # type: ignore[method-assign]
         replay = LadderReplay(place, ladders_of_settings(at), place.ladder_log(), RANKED, "")
         pool = replay.run(end).replayed_pool
