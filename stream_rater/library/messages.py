@@ -7,7 +7,7 @@ values can have are rejected here. A rejection names the place in the arguments,
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from numbers import Number, Real
 from typing import Any, NoReturn
@@ -109,23 +109,17 @@ def _reject(code: str, message: str) -> NoReturn:
 
 
 def _by_side(
-    code: str, name: str, values: Sequence[Any] | None, sides: int, hint: str = ""
-) -> list[Any]:
-    """The value of each side; if there are no values, None for each. Raises InvalidRound."""
+    code: str, name: str, values: Sequence[Any] | None, sides: int,
+    read: Callable[[str, Any], Any], hint: str = "",
+) -> list[Any]:  # fmt: skip
+    """What `read` makes of each side's value and its place; None for a side without a value, and
+    for each if there are no values. Raises InvalidRound."""
     if values is None:
         return [None] * sides
     listed = _as_list(name, values)
     if len(listed) != sides:
         _reject(code, f"{name}: {len(listed)} for {sides} sides{hint}")
-    return listed
-
-
-def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]:
-    """The rank of each side (None: did not finish); by default, in order. Raises InvalidRound."""
-    if ranks is None:
-        return list(range(1, sides + 1))
-    listed = enumerate(_by_side("bad-rank", "ranks", ranks, sides))
-    return [None if rank is None else _rank(f"ranks[{i}]", rank) for i, rank in listed]
+    return [None if each is None else read(f"{name}[{i}]", each) for i, each in enumerate(listed)]
 
 
 def _rank(place: str, rank: Any) -> int:
@@ -137,14 +131,6 @@ def _rank(place: str, rank: Any) -> int:
         _reject("bad-rank", f"{place}: {rank!r} is no whole number; None: did not finish")
 
 
-def shares_of(
-    shares: Sequence[Shares] | None, players: Sequence[Sequence[str]]
-) -> list[tuple[float, ...] | None]:
-    """By side, the part that each player played; None: the whole round. Raises InvalidRound."""
-    listed = enumerate(_by_side("bad-shares", "shares", shares, len(players), "; None: all of it"))
-    return [None if parts is None else _parts(f"shares[{i}]", parts) for i, parts in listed]
-
-
 def _parts(place: str, parts: Any) -> tuple[float, ...]:
     """The shares of a side: a list of numbers, or one number for a side of one player."""
     if isinstance(parts, Real):
@@ -153,27 +139,17 @@ def _parts(place: str, parts: Any) -> tuple[float, ...]:
     return tuple(number("bad-shares", f"{place}[{k}]", part) for k, part in listed)
 
 
-def seats_of(seats: Sequence[str | None] | None, sides: int) -> list[str | None]:
-    """The seat of each side, None for a side without one. Raises InvalidRound."""
-    if isinstance(seats, str):
-        _reject("bad-seat", f"seats: {seats!r} is a text, not a list of seats")
-    listed = _by_side("bad-seat", "seats", seats, sides, "; None: no seat")
-    for i, seat in enumerate(listed):
-        if seat is not None and not (isinstance(seat, str) and is_seat(seat)):
-            _reject("bad-seat", f"seats[{i}]: {seat!r} is no name of a seat: {SEAT_CURE}")
-    return listed
+def _seat(place: str, seat: Any) -> str:
+    if not (isinstance(seat, str) and is_seat(seat)):
+        _reject("bad-seat", f"{place}: {seat!r} is no name of a seat: {SEAT_CURE}")
+    return seat
 
 
-def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float | None]:
-    """The score of each side, None for a side without one. Raises InvalidRound."""
-    listed = enumerate(_by_side("bad-score", "scores", scores, sides, "; None: no score"))
-    numbers = [
-        None if score is None else number("bad-score", f"scores[{i}]", score) for i, score in listed
-    ]
-    for i, score in enumerate(numbers):
-        if score is not None and not math.isfinite(score):
-            _reject("bad-score", f"scores[{i}]: {score} is not finite; None: no score")
-    return numbers
+def _score(place: str, value: Any) -> float:
+    score = number("bad-score", place, value)
+    if not math.isfinite(score):
+        _reject("bad-score", f"{place}: {score} is not finite; None: no score")
+    return score
 
 
 def number(code: str, place: str, value: Any) -> float:
@@ -201,19 +177,25 @@ def standings_of(
     sides: Sides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
     seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
 ) -> list[Entry]:  # fmt: skip
-    """The standings, in the order of the sides. Raises InvalidRound."""
+    """The standings, in the order of the sides. `ranks`: None for a side that did not finish; by
+    default, the sides are in order. `shares`: the part that each player played; None: all of the
+    round. Raises InvalidRound."""
     n = len(sides)
-    columns = (
-        sides, ranks_of(ranks, n), shares_of(shares, sides), seats_of(seats, n),
-        scores_of(scores, n),
-    )  # fmt: skip
+    placed = range(1, n + 1) if ranks is None else _by_side("bad-rank", "ranks", ranks, n, _rank)
+    parts_of = _by_side("bad-shares", "shares", shares, n, _parts, "; None: all of it")
+    if isinstance(seats, str):
+        _reject("bad-seat", f"seats: {seats!r} is a text, not a list of seats")
+    seat_of = _by_side("bad-seat", "seats", seats, n, _seat, "; None: no seat")
+    score_of = _by_side("bad-score", "scores", scores, n, _score, "; None: no score")
     return [
         Entry(
             player=players[0] if len(players) == 1 else None,
             team=players if len(players) > 1 else None,
             rank=rank, dnf=rank is None, shares=parts, seat=seat, score=score,
         )
-        for players, rank, parts, seat, score in zip(*columns, strict=True)
+        for players, rank, parts, seat, score in zip(
+            sides, placed, parts_of, seat_of, score_of, strict=True
+        )
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import Entry
+from stream_rater.library.messages import Sides, standings_of
 from stream_rater.operations.input_file import file_failures
 from stream_rater.operations.rate import RatedFile, rate_file
 from stream_rater.rating.balance import even_teams
@@ -163,18 +163,10 @@ def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPredic
 
 
 def _changes(
-    known: what_if.KnownBeliefs, sides: Sequence[tuple[str, ...]], question: RoundQuestion
+    known: what_if.KnownBeliefs, sides: Sides, question: RoundQuestion
 ) -> Iterator[PredictedChange]:
     """Yield the new ratings of players whom the result would change. Raises Failed."""
-    standings = [
-        Entry(
-            player=side[0] if len(side) == 1 else None, team=side if len(side) > 1 else None,
-            rank=rank, dnf=rank is None, seat=seat, score=score,
-        )
-        for side, rank, seat, score in zip(
-            sides, question.ranks or (), question.seats, question.scores, strict=True
-        )
-    ]  # fmt: skip
+    standings = standings_of(sides, question.ranks, None, question.seats, question.scores)
     try:
         rated = what_if.rate_future_round(known, standings)
     except Invalid as rejection:
