@@ -60,12 +60,12 @@ def _sending(build: Build) -> Callable[..., None]:
     @options.one_line_errors
     @wraps(build)
     def run(
-        settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
-        form: str | None, **given: Any,
+        settings_path: Path | None, data: Path | None, dry_run: bool, file: Path | None,
+        top: int | None, form: str | None, **given: Any,
     ) -> None:  # fmt: skip
         if not dry_run:
             options.only_with("--dry-run", {"--file": file, "--top": top, "--format": form})
-        settings = options.settings_of(settings_path)
+        settings = options.settings_of(settings_path, data)
         plan = build(**given)
         if dry_run:
             from stream_rater.operations.dry_run import dry_run as preview

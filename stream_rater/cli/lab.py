@@ -126,7 +126,8 @@ def evaluate(
 @common.one_line_errors
 def tune(
     rounds: Path | None, ladder: str | None, system: str | None, config: Path | None,
-    settings_path: Path | None, *, from_topic: bool, reading: Reading, **options: Any,
+    settings_path: Path | None, data: Path | None, *, from_topic: bool, reading: Reading,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Search parameters that predict the rounds of a file better than the system's first guess; or
     those of a ladder on Kafka better than its present ones.
@@ -142,9 +143,8 @@ def tune(
             raise BadConfiguration("--config and what tables need are for files of rounds")
         if ladder is None:
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
-        _tune_topic(common.settings_of(settings_path), ladder, system, **options)
+        _tune_topic(common.settings_of(settings_path, data), ladder, system, **options)
         return
-    data = common.given_data() or None
     only = {"--ladder": ladder, "--settings": settings_path, "--data": data}
     common.only_with("--from-topic", only)
     if rounds is None:

@@ -209,7 +209,7 @@ MAX_PAIRED = 8  # The most sides for which the table shows their chances against
 @options.one_line_errors
 def predict(
     sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None, form: str,
-    settings_path: Path | None, **given: Any,
+    settings_path: Path | None, data: Path | None, **given: Any,
 ) -> None:  # fmt: skip
     """How likely each side is to win a round, and what a result would change; nothing is written.
 
@@ -223,7 +223,7 @@ def predict(
     from stream_rater.operations import predict as operation
 
     question = operation.question_of(sides, **given)
-    settings = options.settings_of(settings_path)
+    settings = options.settings_of(settings_path, data)
     if file is None:
         assert ladder is not None
         _show(operation.from_redis(question, settings, ladder), as_json=form == "json")

@@ -97,37 +97,22 @@ def only_with(option: str, others: Mapping[str, object]) -> None:
 
 # --- settings ------------------------------------------------------------------------------------
 
-_DATA = "stream_rater.data"  # The key of the file that `--data` names, in the context of a command.
-
-
-def _store_data(context: click.Context, _: click.Parameter, value: Path | None) -> None:
-    if value is not None:
-        context.meta[_DATA] = str(value)
-
-
 SETTINGS = click.option(
     "--settings", "settings_path", type=EXISTING_FILE, help="TOML file; STREAM_RATER_* override it."
 )
 DATA = click.option(
-    "--data", type=NEW_FILE, callback=_store_data, expose_value=False,
-    help="A data file of `standalone`, in place of Kafka and Redis.",
-)  # fmt: skip
-"""The option of commands that work on a data file, too. `settings_of` reads it."""
+    "--data", type=NEW_FILE, help="A data file of `standalone`, in place of Kafka and Redis."
+)
+"""The option of commands that work on a data file, too."""
 
 
-def given_data() -> str:
-    """The file that `--data` of the present command names; empty if it names none."""
-    context = click.get_current_context(silent=True)
-    return "" if context is None else str(context.meta.get(_DATA, ""))
-
-
-def settings_of(settings_path: Path | None) -> Settings:
+def settings_of(settings_path: Path | None, data: Path | None = None) -> Settings:
     """The settings of this file and the environment, with `--data`. Sets the log's level, too."""
     from stream_rater.runtime import log
 
     settings = files.read_settings(settings_path)
-    if data := given_data():
-        settings = msgspec.structs.replace(settings, data=data)
+    if data is not None:
+        settings = msgspec.structs.replace(settings, data=str(data))
     log.configure(settings.log_level)
     return settings
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def seed(
     table: Path | None, ladder: str, from_ladder: str | None, at: str | None, source: str,
     out: Path | None, undo: bool, dry_run: bool, yes: bool, settings_path: Path | None,
-    **options: Any,
+    data: Path | None, **options: Any,
 ) -> None:  # fmt: skip
     """Give players who have no round on a ladder the ratings that they have elsewhere: in a table
     (CSV, TSV, Parquet or JSON lines), or on another ladder. Shows what becomes of five of them, and
@@ -71,7 +71,7 @@ def seed(
         )
     from stream_rater.operations import seed as operation
 
-    settings = common.settings_of(settings_path)
+    settings = common.settings_of(settings_path, data)
     head = operation.SeedHead(ladder, at or operation.now(), source)
     if table is None:
         plan = operation.of_ladder(from_ladder or "", _taken(**options), head, settings)
