@@ -47,15 +47,15 @@ class Machine:
     """A state machine, its driver, and the effect that it asks for."""
 
     def __init__(
-        self, name: str, driver: LocalDriver, step: Step[Any], observer: Observer,
+        self, name: str, driver: LocalDriver, step: Step[Any],
         on_effect: Callable[[str, str, float], None],
+        on_polled: Callable[[Polled], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self.name, self.driver, self.observer = name, driver, observer
+        self.name, self.driver = name, driver
         self._step: Generator[Effect[Any], Any, Any] = step
-        self._on_effect = on_effect
+        self._on_effect, self._on_polled = on_effect, on_polled
         self._effect: Effect[Any] = next(step)
         self.due_s = 0.0  # When its poll ends without records, monotonic seconds.
-        self.on_polled: Callable[[Polled], None] = lambda _: None
 
     def advance(self, now_s: float) -> bool:
         """Perform effects up to the next poll; returns False if the machine waits. Raises
@@ -77,7 +77,7 @@ class Machine:
         outcome = self.driver.perform(effect)
         self._on_effect(self.name, type(effect).__name__, time.perf_counter() - began_s)
         if isinstance(effect, Poll):
-            self.on_polled(outcome)
+            self._on_polled(outcome)
         self._effect = self._step.send(outcome)
 
     def start_over(self, trouble: Trouble, now_s: float) -> None:
@@ -276,13 +276,11 @@ class EmbeddedEngine:
 
     def __init__(
         self, ladders: Ladders = ANY_LADDER, *, estimating: Observer | None = None,
-        updating: Observer | None = None, checkpoint_every: int = 0,
+        updating: Observer | None = None,
     ) -> None:  # fmt: skip
         self.log, self.store = Log(1, SHARDS), Store()
         self._now_s = 0.0
-        estimator = Estimator(
-            ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every
-        )
+        estimator = Estimator(ladders, SHARDS, 1, observer=estimating)
         updater = Updater(SHARDS, observer=updating, cache_bytes=CACHE_BYTES)
         self._machines: list[tuple[LocalDriver, Generator[Effect[Any], Any, Any]]] = [
             (estimator_worker(self.log, self.store), estimator.run()),

@@ -95,15 +95,14 @@ class FileEngine:
         ]
 
     def _machine(self, role: str, driver: Any, of_role: Estimator | Updater) -> Machine:
-        metrics, observer = self._metrics, self._observers[role]
+        metrics = self._metrics
         driver.group.assign([driver])
         metrics.partitions.labels(role).set(driver.group.partitions)
-        machine = Machine(
-            role, driver, of_role.run(), observer,
+        return Machine(
+            role, driver, of_role.run(),
             lambda name, stage, s: metrics.seconds.labels(name, stage).observe(s),
+            self._observers[role].polled,
         )  # fmt: skip
-        machine.on_polled = observer.polled
-        return machine
 
     # --- for other threads ---
 

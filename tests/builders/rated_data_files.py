@@ -13,7 +13,6 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.engine import Engine, Machine
 from stream_rater.runtime.startup import check_ladders
@@ -83,7 +82,7 @@ def _machine(role: str, ladders: Ladders, log: SqliteLog, store: SqliteStore) ->
     else:
         driver, step = updater_worker(log, store), Updater(shards).run()
     driver.group.assign([driver])
-    return Machine(role, driver, step, Observer(), lambda *_: None)
+    return Machine(role, driver, step, lambda *_: None)
 
 
 def merged(path: Path) -> None:

@@ -26,7 +26,6 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import NewRecord, RecordPlace
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Event
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.engine import Engine, Machine
@@ -87,7 +86,7 @@ class Process:
 
     def _machine(self, name: str, driver: Any, machine: Any) -> Machine:
         driver.group.assign([driver])
-        return Machine(name, driver, machine.run(), Observer(), lambda *_: None)
+        return Machine(name, driver, machine.run(), lambda *_: None)
 
     def append(self, *records: NewRecord) -> "Future[list[RecordPlace]]":
         return self.engine.append(records)
