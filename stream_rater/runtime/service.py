@@ -26,7 +26,6 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import errors
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import http, log, metrics, selfcheck, startup
@@ -222,12 +221,6 @@ class Service:
         store.layout.begin(KERNEL_VERSION)
         if estimates:
             ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
-            if (
-                old := store.layout.old_notes()
-            ):  # of an older release; two workers may do so at once
-                known = ladder_events.read()
-                missing = {of: text for of, text in old.items() if not known.in_force(of)}
-                ladder_events.write(encode_histories("noted", missing))
             startup.check_ladders(
                 self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds]),
                 lambda: admin.committed(ESTIMATORS, rounds, partitions[rounds]),

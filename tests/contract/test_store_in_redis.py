@@ -45,12 +45,6 @@ def test_another_layout_is_refused(redis_settings: real.Settings) -> None:
     for check in (store.check_layout, store.layout.check_rebuildable):
         with pytest.raises(LayoutMismatch, match=r"topic = abc, .* abd: .*submit the rounds again"):
             check({"shards": "4", "topic": "abd"})
-    layout = store.layout
-    assert layout.old_notes() == {}
-    with connect(redis_settings) as client:
-        for field, entry in (("a:0", "0:x"), ("a:1", "7:y"), ("a%3Ab:0", "0:z")):
-            client.hset("stream-rater:ladders", field, entry)
-    assert layout.old_notes() == {"a": ["0:x", "7:y"], "a:b": ["0:z"]}
 
 
 def test_a_rebuild_that_was_given_up(redis_settings: real.Settings) -> None:

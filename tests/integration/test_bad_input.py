@@ -21,7 +21,7 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.metadata import LADDERS_KEY, LAYOUT_KEY
+from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
@@ -298,7 +298,7 @@ def test_ids_stay_apart(settings: SettingsFactory, worker_process: Start) -> Non
     assert len({message.key() for message in changes}) == len(IDS) ** 2
     with connect(at) as client:
         found_keys = {key.decode() for key in client.scan_iter(count=1000)}
-    keys = found_keys - {LADDERS_KEY, LAYOUT_KEY, real.CLAIM}
+    keys = found_keys - {LAYOUT_KEY, real.CLAIM}
     assert [key for key in keys if not OUR_KEY.fullmatch(key)] == []
     assert {key.split(":")[2] for key in keys if "belief" in key} == {escaped(each) for each in IDS}
     assert f"{len(IDS) ** 2} beliefs compared: all equal" in done(at, "verify")

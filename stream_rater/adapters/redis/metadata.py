@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 import redis
 
@@ -18,7 +17,6 @@ from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline.ports import UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"  # The hash with the layout. It also has the next four fields.
-LADDERS_KEY = "stream-rater:ladders"  # Ladders' histories from before the topic `ladders-noted`.
 KERNEL = "kernel"  # The kernel version of the first workers, or of the last rebuild.
 REBUILDING = "rebuilding"  # It exists while a rebuild is in progress, or after it was abandoned.
 MOVING = b"move of "  # How the value of REBUILDING begins until what `move` has copied is whole.
@@ -131,15 +129,6 @@ class StoreMetadata:
             stored = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
             _check_field(name, stored, layout[name])
 
-    def old_notes(self) -> dict[str, list[str]]:
-        """The ladders' histories, as an older release stored them here."""
-        stored: dict[bytes, bytes] = self._guard(partial(self._client.hgetall, LADDERS_KEY))
-        found: dict[str, dict[int, str]] = {}
-        for field, entry in stored.items():
-            ladder, _, number = field.decode().rpartition(":")
-            found.setdefault(unquote(ladder), {})[int(number)] = entry.decode()
-        return {each: [entries[i] for i in sorted(entries)] for each, entries in found.items()}
-
     def begin(self, kernel: int) -> None:
         """Store the kernel version of the first ratings, if none is stored."""
         self._guard(partial(self._client.hsetnx, LAYOUT_KEY, KERNEL, kernel))
@@ -190,7 +179,6 @@ class StoreMetadata:
             for key in self._client.scan_iter(match="{*}:*", count=10_000):
                 if KEY.fullmatch(key) and key not in unfinished:
                     self._client.unlink(key)
-            self._client.unlink(LADDERS_KEY)
             mark()  # a failover since then may have lost it
 
         self._guard(clear)
