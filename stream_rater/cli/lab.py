@@ -164,6 +164,7 @@ def tune(
         sys.exit(3)
     if options["out"] is None:
         print(operation.as_json(tuned.proposal.rating).decode(), end="")
+    operation.write_rating(tuned.proposal, options["out"])
     tuned.conclude()
 
 
@@ -189,7 +190,7 @@ def _tune_topic(settings: Settings, ladder: str, system: str | None, **options: 
             tuned.ladders, ladder, proposal.rating, tuned.offset, named=bool(settings.ladders)
         )
         print(entry, end="")
-    tuned.conclude()
+    operation.write_rating(proposal, options["out"])
 
 
 LABORATORY = "tests.benchmarks.lab.command"

@@ -41,12 +41,9 @@ class TunedFile(NamedTuple):
 
     proposal: TuningProposal
     season: SeasonFile
-    out: Path | None
 
     def conclude(self) -> None:
-        """Write the parameters to `out`, and warn of late rounds. Raises Failed for invalid
-        lines."""
-        write_rating(self.proposal, self.out)
+        """Warn of late rounds. Raises Failed for invalid lines."""
         self.season.conclude_order()
         self.season.mistakes.conclude()
 
@@ -68,7 +65,7 @@ def tune_file(
             str(path), present, system, sessions, measure, train, trials, executor,
             "give a file with more rounds",
         )  # fmt: skip
-    return TunedFile(found, season, out)
+    return TunedFile(found, season)
 
 
 def as_json(config: RatingConfig) -> bytes:
@@ -77,8 +74,8 @@ def as_json(config: RatingConfig) -> bytes:
 
 
 def write_rating(found: TuningProposal, out: Path | None) -> None:
-    """Write the configuration to the file, if there is one, unless it is worse. Raises Failed."""
-    if out is not None and not found.worse:
+    """Write the configuration to the file, if there is one. Raises Failed."""
+    if out is not None:
         with file_failures():
             out.write_bytes(as_json(found.rating))
 
@@ -94,11 +91,6 @@ class TunedLadder(NamedTuple):
     system: str
     another: bool  # Whether `system` differs from the system that the ladder has now.
     offset: int  # The expected end of the partition in a day: parameters can change from there.
-    out: Path | None
-
-    def conclude(self) -> None:
-        """Write the parameters to `out`, if it is given. Raises Failed."""
-        write_rating(self.proposal, self.out)
 
 
 def tune_topic(
@@ -124,7 +116,7 @@ def tune_topic(
             executor, "wait for more rounds",
         )  # fmt: skip
     another = system not in (None, present)
-    return TunedLadder(ladders, proposal, system or present, another, growth.in_a_day(), out)
+    return TunedLadder(ladders, proposal, system or present, another, growth.in_a_day())
 
 
 def _read(
