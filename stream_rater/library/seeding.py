@@ -4,20 +4,22 @@ import math
 import os
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
 from stream_rater.contract.events import to_json
-from stream_rater.contract.seeds import RESET, PlayerReset
+from stream_rater.contract.seeds import MOST_SEED_BYTES, RESET, PlayerReset
 from stream_rater.library import answers, messages
 from stream_rater.library.rater import Rater
 from stream_rater.library.results import InvalidRound, RefusedLine, SeedResult
 from stream_rater.replay.files import read_lines
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.seed_records import Scale, scale_of
 from stream_rater.tables.ratings import RatingsTable, TableSeeds, source_of_file, source_of_object
-from stream_rater.tables.reading import Reading, is_parquet
+from stream_rater.tables.reading import Reading
 
 GivenScale = str | tuple[float, float]  # A name, or a newcomer's mu and sigma on the scale.
 
@@ -29,12 +31,8 @@ def seed(
     """Seed a ladder by a table. Raises as `Ladder.seed` does."""
     scale = _scale(rater, given_scale)
     ratings = RatingsTable(_source(table, reading), reading, sigma)
-    if not ratings.has_sigma and rater.rating.takes_sigma:
-        raise ValueError(
-            f"{ratings.name}: no column is known as sigma, how uncertain a rating is: name one, as "
-            f"{reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
-            f"sigma={0.3 * scale.sigma:.3g}"
-        )
+    if rater.rating.takes_sigma:
+        ratings.check_sigma(scale.sigma)
     seeds = TableSeeds(ratings, scale, rater.rating)
     if seeds.rejected and not skip_invalid:
         line, invalid = seeds.rejections[0]
@@ -44,7 +42,8 @@ def seed(
             f"{ratings.name}, {ratings.unit} {line}: {invalid}{more}: nothing was seeded; "
             "skip_invalid=True leaves such rows out",
         )
-    sent = seeds.messages(rater.ladder, _time(rater, at), source or ratings.name)
+    head = rater.ladder, _time(rater, at), source or ratings.name
+    sent = seed_records.seed_messages(*head, seeds.players(), MOST_SEED_BYTES)
     begun = rater.seed(message.value for message in sent)
     refusals = (RefusedLine(line, why.code, str(why)) for line, why in seeds.rejections)
     return SeedResult(
@@ -82,7 +81,7 @@ def _source(table: Any, reading: Reading) -> Any:
     if not isinstance(table, str | os.PathLike):
         return source_of_object(table)
     path = Path(table)
-    return source_of_file(path, iter(()) if is_parquet(path) else read_lines(path), reading)
+    return source_of_file(path, partial(read_lines, path), reading)
 
 
 def _time(rater: Rater, given: datetime | str | None) -> str:

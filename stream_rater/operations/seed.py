@@ -25,7 +25,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.contract.seeds import MOST_SEED_BYTES, RESET, SEEDED, PlayerReset, SeededPlayer
 from stream_rater.operations.corrections import AFTER_ALL, applied, voided
 from stream_rater.operations.input_file import check_writable, file_failures, output
-from stream_rater.operations.submit import send
+from stream_rater.operations.submit import flush, send
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.places import checks
 from stream_rater.places.port import Place
@@ -38,7 +38,7 @@ from stream_rater.rounds import seed_records, validation
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.ratings import EXAMPLES, RatingsTable, TableSeeds, source_of_file
-from stream_rater.tables.reading import Reading, is_parquet
+from stream_rater.tables.reading import Reading
 
 LATER = (
     "players who have a round or a seed on the ladder keep their ratings; the workers count them "
@@ -97,17 +97,10 @@ def of_table(
         raise BadConfiguration(f"--scale: {error}") from None
     head = head._replace(source=head.source or path.name.removeprefix("-"))
     with file_failures():
-        lines = iter(()) if is_parquet(path) else progress.track_bytes(
-            read_lines(path), path.name, text_size(path)
-        )  # fmt: skip
-        table = RatingsTable(source_of_file(path, lines, reading), reading, sigma)
+        table = RatingsTable(source_of_file(path, lambda: _lines(path), reading), reading, sigma)
         print(table.described(), file=sys.stderr)
-        if not table.has_sigma and rating.takes_sigma:
-            raise BadConfiguration(
-                f"{name_of(path)}: no column is known as sigma, how uncertain a rating is: name "
-                f"one, as {reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
-                f"--sigma {0.3 * its_scale.sigma:.3g}"
-            )
+        if rating.takes_sigma:
+            table.check_sigma(its_scale.sigma)
         seeds = TableSeeds(table, its_scale, rating)
     for line, invalid in seeds.rejections[: progress.SHOWN_LINES]:
         print(shown(f"{name_of(path)}:{line}: {invalid.code}: {invalid}"), file=sys.stderr)
@@ -126,6 +119,10 @@ def of_table(
         examples.append(SeedExample(to.player, row.mu, row.sigma, *numbers))
     remarks = _remarks(seeds.cut, f"the initial {rating.initial_sigma:g}")
     return _planned(ladders, end, head, seeds.count, examples, seeds.players, remarks)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    return progress.track_bytes(read_lines(path), path.name, text_size(path))
 
 
 def _remarks(cut: int, most: str) -> list[str]:
@@ -202,13 +199,7 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
         for message in progress.track(plan.messages(), "seeds", total):
             submitter.correct(plan.head.ladder, SEEDED, message.value, message.round_id)
             count += 1
-        submitter.flush()
-    if submitter.failures:
-        raise Failed(
-            f"{len(submitter.failures):,} of {counted(count, 'seed')} not sent, first "
-            f"{shown(submitter.failures[0])}: run the same command again; who has a rating then "
-            "keeps it"
-        )
+        flush(submitter, counted(count, "seed"), "who has a rating then keeps it")
     sent = submitter.corrections
     span = f"{sent[0][1]} to {sent[-1][1]}" if count > 1 else f"{sent[0][1]}"
     where = f"partition {sent[0][0]}, offset{'s' if count > 1 else ''} {span}"

@@ -87,7 +87,8 @@ def checked_seed(record: Record, ladders: Ladders) -> Seed:
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:
     """Send corrections in this order. Returns a line. Raises BadConfiguration or Failed."""
-    ladders = files.ladders_of_settings(settings)
+    ladders, count = files.ladders_of_settings(settings), counted(len(plan), "correction")
+    once = "what was sent twice changes nothing the second time"
     corrections.check_all(plan, ladders)
     with errors.named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter(create=False)
@@ -95,9 +96,9 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
         corrections.announce(plan)
         for planned in plan:
             if planned.kind == APPLIED:  # it applies only what is in the log before it
-                _flush(submitter, len(plan))
+                flush(submitter, count, once)
             submitter.correct(planned.ladder, planned.kind, planned.value, planned.subject)
-        _flush(submitter, len(plan))
+        flush(submitter, count, once)
     (partition, first), (_, last) = submitter.corrections[0], submitter.corrections[-1]
     kinds = Counter(each.kind for each in plan)
     what = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
@@ -108,12 +109,12 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
     return f"{what}: {topic}, partition {partition}, {offsets}{place.later}"
 
 
-def _flush(submitter: Submitter, count: int) -> None:
-    """Wait until everything is sent. Raises Failed."""
+def flush(submitter: Submitter, sent: str, why: str) -> None:
+    """Wait until everything is sent. Raises Failed if something is not. `sent`: what, with its
+    number. `why`: the reason why the command may be run again."""
     submitter.flush()
-    if submitter.failures:
+    if failures := submitter.failures:
         raise errors.Failed(
-            f"{len(submitter.failures):,} of {counted(count, 'correction')} not sent, first "
-            f"{shown(submitter.failures[0])}: run the same command again; what was sent twice "
-            "changes nothing the second time"
+            f"{len(failures):,} of {sent} not sent, first {shown(failures[0])}: run the same "
+            f"command again; {why}"
         )

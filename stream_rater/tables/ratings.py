@@ -3,14 +3,14 @@ All rows are read and validated before the first seed is given. The players wait
 file, so memory holds only some numbers for each."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from stream_rater.contract.seeds import MOST_PLAYERS, MOST_SEED_BYTES, SeededPlayer
+from stream_rater.contract.seeds import MOST_PLAYERS, SeededPlayer
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import Invalid, id_mistake
@@ -49,13 +49,14 @@ class RatedPlayer(NamedTuple):
     rounds: int
 
 
-def source_of_file(path: Path, lines: Iterator[bytes], reading: Reading) -> sources.TableRows:
-    """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. Raises OSError."""
+def source_of_file(
+    path: Path, opened: Callable[[], Iterator[bytes]], reading: Reading
+) -> sources.TableRows:
+    """The rows of a file: CSV, TSV or Parquet by its name, otherwise JSON lines. `opened()` gives
+    the lines of a text. Raises OSError."""
     if is_parquet(path):
         return sources.parquet_rows(path)
-    return (
-        CsvRows(path, lambda: lines, reading) if is_table(path) else sources.JsonRows(path, lines)
-    )
+    return CsvRows(path, opened, reading) if is_table(path) else sources.JsonRows(path, opened())
 
 
 def source_of_object(table: Any) -> sources.TableRows:
@@ -98,10 +99,16 @@ class RatingsTable(layout.Finder):
                 f"{reading.by_columns(dict.fromkeys(missing, 'COLUMN'))}"
             )
 
-    @property
-    def has_sigma(self) -> bool:
-        """Whether the table, or the caller, says how uncertain the ratings are."""
-        return "sigma" in self.roles or self._sigma is not None
+    def check_sigma(self, newcomer: float) -> None:
+        """Raise BadConfiguration if neither the table nor the caller says how uncertain the ratings
+        are. `newcomer`: the sigma of a newcomer on the scale of the table."""
+        if "sigma" not in self.roles and self._sigma is None:
+            reading = self._reading
+            self._fail(
+                "no column is known as sigma, how uncertain a rating is: name one, as "
+                f"{reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
+                f"{'sigma=' if reading.python else '--sigma '}{0.3 * newcomer:.3g}"
+            )
 
     def described(self) -> str:
         """The column of each role, on one line."""
@@ -226,12 +233,6 @@ class TableSeeds(sources.Rejecting):
                     yield seeded
                 if seeded.player in self._twice:
                     seen.add(seeded.player)
-
-    def messages(
-        self, ladder: str, at: str, source: str, most_bytes: int = MOST_SEED_BYTES
-    ) -> Iterator[seed_records.SeedMessage]:
-        """Yield the seeds, as `seed_messages` does."""
-        return seed_records.seed_messages(ladder, at, source, self.players(), most_bytes)
 
     def _converted(self, scale: seed_records.Scale) -> Iterator[RatedExample]:
         """Yield the valid rows with what becomes of them. Sigma is cut to the initial one."""
