@@ -165,7 +165,7 @@ def tune(
     if options["out"] is None:
         print(operation.as_json(tuned.proposal.rating).decode(), end="")
     operation.write_rating(tuned.proposal, options["out"])
-    tuned.conclude()
+    tuned.file.conclude()
 
 
 def _tune_topic(settings: Settings, ladder: str, system: str | None, **options: Any) -> None:

@@ -231,9 +231,9 @@ def predict(
     ladders = (
         any_ladder(files.read_rating(config)) if config else files.ladders_of_settings(settings)
     )
-    answer, rated = operation.from_file(question, file, ladders, ladder)
+    answer, read = operation.from_file(question, file, ladders, ladder)
     _show(answer, as_json=form == "json")
-    rated.conclude()
+    read.conclude()
 
 
 def _show(answer: "RoundPrediction", *, as_json: bool) -> None:

@@ -39,9 +39,9 @@ class Evaluated(NamedTuple):
             with input_file.file_failures():
                 plots.reliability(self.rows, self.diagram)
         for each in self.seasons:
-            each.conclude_order()
+            each.file.conclude_order()
         for each in self.seasons:
-            each.mistakes.conclude()
+            each.file.mistakes.conclude()
 
 
 def evaluate_files(
@@ -96,31 +96,24 @@ class SeasonFile:
         reading: Reading = AS_FOUND,
     ) -> None:  # fmt: skip
         """`lines`: those of the file, if it is open already. `named`: whether names are kept."""
-        self._path, self._named = path, named
-        self._file = input_file.RoundsFile(path, lines, reading)
-        self.mistakes, self.order = self._file.mistakes, input_file.Order()
+        self.file, self._named = input_file.RoundsFile(path, lines, reading), named
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
         """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds. If the
         file has corrections, a first call ends at the first of them, and a second one follows."""
 
         def once(verdicts: Verdicts | None) -> T:
-            self.mistakes.restart()
-            self.order = input_file.Order()
+            self.file.restart()
             return run(self._sessions(verdicts))
 
-        return with_verdicts(once, self._file.records, ANY_LADDER, Settings().duplicate_window)
+        return with_verdicts(once, self.file.records, ANY_LADDER, Settings().duplicate_window)
 
     def _sessions(self, verdicts: Verdicts | None) -> Iterator[Session]:
         def seen(rounds: RoundBatch) -> None:
-            self.mistakes.valid_lines += len(rounds)
-            self.order.add(rounds)
+            self.file.mistakes.valid_lines += len(rounds)
+            self.file.order.add(rounds)
 
         yield from sessions_of(
-            self._file.records(), Settings().duplicate_window, self.mistakes.add, seen=seen,
+            self.file.records(), Settings().duplicate_window, self.file.mistakes.add, seen=seen,
             verdicts=verdicts, named=self._named,
         )  # fmt: skip
-
-    def conclude_order(self) -> None:
-        """Warn if rounds are out of order."""
-        self.order.conclude(self._path)

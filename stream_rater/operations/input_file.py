@@ -41,7 +41,7 @@ class RoundsFile:
         """`lines`: those of the first reading, if it has begun already. `ladders`: those among
         which the ladder of a table must be; None: any. `once`: the records are read once only,
         without a copy."""
-        self.mistakes = Mistakes(path)
+        self.mistakes, self.order = Mistakes(path), Order()
         self._path, self._lines, self._once = path, lines, once
         self._reading, self._ladders = reading, ladders
         self._table: Table | None = None
@@ -87,6 +87,20 @@ class RoundsFile:
         self.mistakes.add_table(table)
         self._table = table
         return table
+
+    def restart(self) -> None:
+        """Count mistakes and late rounds from the start of the file again."""
+        self.mistakes.restart()
+        self.order = Order()
+
+    def conclude_order(self) -> None:
+        """Warn if rounds were out of order."""
+        self.order.conclude(self._path)
+
+    def conclude(self) -> None:
+        """Warn if rounds were out of order. Raises Failed if lines were rejected."""
+        self.conclude_order()
+        self.mistakes.conclude()
 
     def _read(self) -> Iterator[bytes]:
         lines, self._lines = self._lines, None

@@ -16,8 +16,8 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.library.messages import Sides, standings_of
-from stream_rater.operations.input_file import file_failures
-from stream_rater.operations.rate import RatedFile, rate_file
+from stream_rater.operations.input_file import RoundsFile, file_failures
+from stream_rater.operations.rate import rate_file
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.seats import SEAT_CURE, is_seat
 from stream_rater.rating.wins import deviations, of_round, shift_of_sides
@@ -88,7 +88,7 @@ class RoundPrediction(msgspec.Struct):
 
 def from_file(
     question: RoundQuestion, path: Path, ladders: Ladders, ladder: str | None
-) -> tuple[RoundPrediction, RatedFile]:  # fmt: skip
+) -> tuple[RoundPrediction, RoundsFile]:  # fmt: skip
     """Answer by the ratings after the rounds of a file. `ladder`: None if it has only one. Returns
     the file, too, to `conclude`. Raises BadConfiguration or Failed."""
     with file_failures():
@@ -100,12 +100,12 @@ def from_file(
             raise BadConfiguration(f"{path}: it has the ladders {names}: name one by --ladder")
         ladder = next(iter(pools), None)
     if ladder not in pools:
-        rated.conclude()
+        rated.file.conclude()
         raise Failed(f"{path}: {unknown_ladder(ladder or '', list(pools))}")
     pool = pools[ladder]
     edits = rated.verdicts.of(ladder) if rated.verdicts else NO_EDITS
     time_s = int(pool.headers(np.arange(len(pool)))["time"].max(initial=0))
-    return _answer(question, what_if.KnownBeliefs(ladder, pool, edits, time_s)), rated
+    return _answer(question, what_if.KnownBeliefs(ladder, pool, edits, time_s)), rated.file
 
 
 def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> RoundPrediction:

@@ -65,7 +65,7 @@ def rate(
     if ladders is ANY_LADDER and rated.are_duels:
         how = """--config with a file of {"system": "two-moment"}"""
         print(f"hint: {BETTER_FOR_DUELS}{how}", file=sys.stderr)
-    rated.conclude()
+    rated.file.conclude()
 
 
 COLUMNS = ("ladder", "player", "mu", "sigma", "rating", "rounds")
@@ -107,17 +107,10 @@ def _to_sqlite(path: Path, lines: Iterable["RatingLine"]) -> None:
 class RatedFile(NamedTuple):
     """A file whose rounds were rated."""
 
-    path: Path
+    file: input_file.RoundsFile
     replay: Replay
     verdicts: Verdicts | None  # The verdicts on its corrections; None if it has none.
-    order: input_file.Order
-    mistakes: input_file.Mistakes
     are_duels: bool  # Whether duels or rounds of teams are among its rounds.
-
-    def conclude(self) -> None:
-        """Warn if rounds were out of order. Raises Failed if lines were rejected."""
-        self.order.conclude(self.path)
-        self.mistakes.conclude()
 
 
 def rate_file(
@@ -128,20 +121,18 @@ def rate_file(
     is given. Raises OSError, EOFError or zlib.error if a file cannot be read or written, and
     BadConfiguration with a question about the columns of a table."""
     file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
-    mistakes = file.mistakes
 
     def run(verdicts: Verdicts | None) -> RatedFile:
-        replay, order = Replay(ladders, window, verdicts=verdicts, cores=cores), input_file.Order()
-        mistakes.restart()
-        are_duels = False
+        replay, are_duels = Replay(ladders, window, verdicts=verdicts, cores=cores), False
+        file.restart()
         with input_file.output(changes) if changes else nullcontext() as log:
             for batch in replay.run(file.records()):
-                mistakes.add_all(batch.log)
-                order.add(batch.log.rounds.rounds)
+                file.mistakes.add_all(batch.log)
+                file.order.add(batch.log.rounds.rounds)
                 are_duels = are_duels or batch.log.rounds.rounds.are_duels
                 if log is not None:
                     log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
-        return RatedFile(path, replay, verdicts, order, mistakes, are_duels)
+        return RatedFile(file, replay, verdicts, are_duels)
 
     return with_verdicts(run, file.records, ladders, window)
 

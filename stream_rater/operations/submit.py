@@ -34,7 +34,7 @@ def submit(
     if this is given. Raises BadConfiguration, or Failed if lines were rejected or not sent."""
     ladders = files.ladders_of_settings(settings)
     file = input_file.RoundsFile(path, None, reading, ladders, once=True)
-    decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, input_file.Order()
+    decoder, mistakes = RoundDecoder(ladders), file.mistakes
     with errors.named_failures(), places.opened(settings, writes=True) as place:
         submitter = place.submitter()
         kinds, began_s = Counter[str](), time.monotonic()
@@ -56,7 +56,7 @@ def submit(
                     kinds["correction"] += 1
                 else:
                     round_ = decoder.read(now)
-                    order.add(round_.batch)
+                    file.order.add(round_.batch)
                     submitter.submit(round_.ladder, round_.round_id, round_.completed_at, value)
                     kinds["round"] += 1
             except Invalid as invalid:
@@ -73,8 +73,7 @@ def submit(
     others = [counted(kinds[kind], kind) for kind in ("seed", "correction") if kinds[kind]]
     sent = " and ".join([counted(kinds["round"], "round"), *others])
     print(f"{sent} sent{place.later}", file=sys.stderr)
-    order.conclude(path)
-    mistakes.conclude()
+    file.conclude()
 
 
 def checked_seed(record: Record, ladders: Ladders) -> Seed:

@@ -20,7 +20,7 @@ from stream_rater.evaluation import fits, tuning
 from stream_rater.evaluation.proposal import TooFewRounds, TuningProposal, propose
 from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations.evaluate import SeasonFile
-from stream_rater.operations.input_file import check_writable, file_failures
+from stream_rater.operations.input_file import RoundsFile, check_writable, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.replay.ledger import with_verdicts
@@ -40,12 +40,7 @@ class TunedFile(NamedTuple):
     """Parameters that were tuned on the first part of a file."""
 
     proposal: TuningProposal
-    season: SeasonFile
-
-    def conclude(self) -> None:
-        """Warn of late rounds. Raises Failed for invalid lines."""
-        self.season.conclude_order()
-        self.season.mistakes.conclude()
+    file: RoundsFile
 
 
 def tune_file(
@@ -65,7 +60,7 @@ def tune_file(
             str(path), present, system, sessions, measure, train, trials, executor,
             "give a file with more rounds",
         )  # fmt: skip
-    return TunedFile(found, season)
+    return TunedFile(found, season.file)
 
 
 def as_json(config: RatingConfig) -> bytes:

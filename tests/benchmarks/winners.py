@@ -31,7 +31,7 @@ ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average", dnf="tied-la
 def _ours(model: str, config: RatingConfig, name: str, _: Effort) -> Result:
     season = SeasonFile(shared(name))
     sessions = season.play(list)
-    first = before(sessions, trained(season.mistakes.valid_lines, TRAIN))
+    first = before(sessions, trained(season.file.mistakes.valid_lines, TRAIN))
     factor = calibration_of(own_run(first, config)).factor if model == FITTED else 1.0
     outcome = evaluate(sessions, config, variance_factor=factor, most_sides=ANY)
     means = averages(outcome.scored(TRAIN))
