@@ -14,17 +14,10 @@ import yaml
 from local.tools import ROOT
 from stream_rater.adapters.kafka.envelopes import DECIDED_OFFSET
 from stream_rater.config.ladders import Limits
-from stream_rater.contract import corrections, events, record
+from stream_rater.contract import corrections, events, record, season_ended
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import LOG_LOST, MAX_ID_BYTES, MAX_RANK, SOURCE
-from stream_rater.contract.season_ended import (
-    PAGE,
-    SEASON_ENDED,
-    SUMMARY,
-    PageWritten,
-    SeasonKept,
-    Standing,
-)
+from stream_rater.contract.season_ended import SeasonKept, Standing
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rating.seats import MOST_CHARACTERS
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
@@ -189,9 +182,7 @@ BY_LADDER: Final = (
     "The ladder, so that its rounds and corrections stay in order; partitioned by murmur2."
 )
 OF_SEASONS: Final[dict[str, type[msgspec.Struct]]] = {
-    SEASON_ENDED: Standing,
-    PAGE: PageWritten,
-    SUMMARY: SeasonKept,
+    name: kind for kind, name in season_ended.KINDS.items()
 }
 """The messages about past seasons, by their names."""
 TYPES: Final = [
@@ -202,7 +193,7 @@ CHANNELS: Final = {
     events.ROUND_COMPLETED: ("receive", "delete", [events.ROUND_COMPLETED, *KINDS, *SEEDS]),
     events.RATING_CHANGED: ("send", "compact", [events.RATING_CHANGED]),
     events.ROUND_REJECTED: ("send", "delete", [events.ROUND_REJECTED]),
-    SEASON_ENDED: ("send", "delete", list(OF_SEASONS)),
+    season_ended.SEASON_ENDED: ("send", "delete", list(OF_SEASONS)),
 }
 """By topic: what the service does there, the clean-up policy, and the names of its messages."""
 

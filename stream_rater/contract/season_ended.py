@@ -10,25 +10,18 @@ All records of a ladder are in one partition.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
 
 import msgspec
 
-from stream_rater.contract.events import UNDECODABLE, joined, shown, to_json
+from stream_rater.contract.events import UNDECODABLE, cloud_event_headers, joined, shown, to_json
+from stream_rater.contract.record import ANY_OFFSET, Record
 
 PLAYERS_PER_PAGE = 5000  # The players of a page, except of the last one, which may have fewer.
 
 SEASON_ENDED = "season-ended"  # The name of the topic.
 
 BEFORE_SEASONS = 0  # The number that stands for the time before a ladder's first season.
-
-Kind = Literal["season-ended", "season-page-written", "season-kept"]
-"""The kinds of records: a player's standing, the mark of a page, and the summary of a season."""
-
-STANDING: Kind = "season-ended"
-PAGE: Kind = "season-page-written"
-SUMMARY: Kind = "season-kept"
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -89,63 +82,58 @@ class SeasonKept(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 SeasonRecord = Standing | PageWritten | SeasonKept
 
-_decoders: dict[Kind, Callable[[bytes], SeasonRecord]] = {
-    STANDING: msgspec.json.Decoder(Standing).decode,
-    PAGE: msgspec.json.Decoder(PageWritten).decode,
-    SUMMARY: msgspec.json.Decoder(SeasonKept).decode,
+KINDS: dict[type[SeasonRecord], str] = {
+    Standing: SEASON_ENDED,
+    PageWritten: "season-page-written",
+    SeasonKept: "season-kept",
 }
+"""The kinds of records: a player's standing, the mark of a page, and the summary of a season."""
+
+_kinds: dict[int, type[SeasonRecord]] = {2: SeasonKept, 3: Standing, 4: PageWritten}
+"""The kind of a record, by the number of parts of its key."""
+_decoders = {kind: msgspec.json.Decoder(kind) for kind in KINDS}
 
 
-class Message(NamedTuple):
-    """A record of the topic as bytes, with its kind."""
-
-    kind: Kind
-    key: bytes
-    value: bytes
-
-
-def key_of(record: SeasonRecord) -> bytes:
+def key_of(record: SeasonRecord) -> str:
     """The key of a record: `ladder:season:player` for a standing. The keys of other records have
     another number of parts, so that none of them is the key of a player."""
     season = str(record.season)
     match record:
         case Standing(player=player):
-            return joined(record.ladder, season, player).encode()
+            return joined(record.ladder, season, player)
         case PageWritten(page=page):
-            return joined(record.ladder, season, "page", str(page)).encode()
+            return joined(record.ladder, season, "page", str(page))
         case SeasonKept():
-            return joined(record.ladder, season).encode()
+            return joined(record.ladder, season)
 
 
-def message_of(record: SeasonRecord) -> Message:
-    """Encode a record. Equal records have equal bytes."""
-    kinds: dict[type, Kind] = {Standing: STANDING, PageWritten: PAGE, SeasonKept: SUMMARY}
-    return Message(kinds[type(record)], key_of(record), to_json(record))
+def encoded(record: SeasonRecord, ended_at: str) -> Record:
+    """A record as it lies in the topic. Equal ones have equal bytes. `ended_at`: when the season
+    ended (RFC 3339)."""
+    return stored(key_of(record).encode(), to_json(record), ended_at)
 
 
-_kinds: dict[int, Kind] = {2: SUMMARY, 3: STANDING, 4: PAGE}
-"""The kind of a record, by the number of parts of its key."""
+def stored(key: bytes, value: bytes, ended_at: str) -> Record:
+    """The same with this key and value."""
+    kind = _kinds[key.count(b":") + 1]
+    headers = cloud_event_headers(key.decode(), KINDS[kind], ended_at)
+    return Record(0, ANY_OFFSET, value, headers, key=key)
 
 
-def is_standing(key: bytes) -> bool:
-    """Whether this is the key of a standing."""
-    return _kinds.get(key.count(b":") + 1) == STANDING
-
-
-def record_of(key: bytes, value: bytes | None) -> SeasonRecord | None:
-    """Decode a record by its key; None if it is not a record of this topic."""
-    kind = _kinds.get(key.count(b":") + 1)
-    if kind is None or value is None:
+def decoded(record: Record) -> SeasonRecord | None:
+    """What a record of the topic says, by its key; None if it is of no known kind."""
+    kind = _kinds.get((record.key or b"").count(b":") + 1)
+    if kind is None or record.value is None:
         return None
     try:
-        return _decoders[kind](value)
+        return _decoders[kind].decode(record.value)
     except UNDECODABLE:
         return None
 
 
-def renamed(standing: Standing, name: str) -> Standing:
-    """The standing of the same player by another name."""
-    return msgspec.structs.replace(standing, player=name)
+def is_mark(record: Record) -> bool:
+    """Whether a record of the topic is the mark of a page or a summary, by its key."""
+    return _kinds.get((record.key or b"").count(b":") + 1) is not Standing
 
 
 def unfinished(ladder: str, season: int) -> str:

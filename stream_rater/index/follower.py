@@ -19,10 +19,10 @@ from stream_rater.contract.events import (
     to_json,
 )
 from stream_rater.contract.record import Record, checksum
-from stream_rater.contract.season_ended import record_of
+from stream_rater.contract.season_ended import decoded
 from stream_rater.index import folder
 from stream_rater.index.entries import IndexedPlayer, PlayerErased
-from stream_rater.index.log import FollowedLog, FollowedTopic, NewEvent, Watcher
+from stream_rater.index.log import FollowedLog, FollowedRecords, FollowedTopic, NewEvent, Watcher
 from stream_rater.index.tables import Tail, is_id
 from stream_rater.index.writer import AT_ONCE, IndexWriter, PlacedEvent
 from stream_rater.pipeline.ports import pause_s
@@ -51,7 +51,7 @@ class SeasonFollower:
     ) -> None:  # fmt: skip
         """`trouble` receives what failed and is tried again."""
         self._log, self._writer, self._trouble, self._clock = log, writer, trouble, clock
-        self._topic: FollowedTopic | None = None
+        self._topic: FollowedRecords | None = None
         self._positions: list[int] = []
         self._ends: list[int] = []
         self._again_s, self._whole = clock(), False
@@ -81,15 +81,14 @@ class SeasonFollower:
             for partition, end in topic.reached.items():
                 self._positions[partition] = max(self._positions[partition], end)
             if self._positions != before:
-                found = [record_of(each.key or b"", each.value) for each in records]
-                self._writer.apply_seasons(found, self._positions)
+                self._writer.apply_seasons([*map(decoded, records)], self._positions)
             both = zip(self._positions, self._ends, strict=True)
             self._whole = self._whole or all(at >= end for at, end in both)
             self.caught_up |= self._whole
             if not records:
                 break
 
-    def _open(self) -> FollowedTopic | None:
+    def _open(self) -> FollowedRecords | None:
         """Begin to read the topic; None if it does not exist."""
         topic = self._log.standings()
         if topic is None:

@@ -7,20 +7,12 @@ from typing import NamedTuple, Protocol
 from stream_rater.contract.record import Record
 
 
-class FollowedTopic(Protocol):
+class FollowedRecords(Protocol):
     """Records with offsets, by partition. The methods raise Trouble, Denied or Unrecoverable."""
 
     @property
     def id(self) -> str:
         """A name that no other topic has, not even a later topic with the same name."""
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions."""
-
-    @property
-    def forgets_s(self) -> float:
-        """The seconds after which the record of an erasure may vanish; inf: it never does."""
 
     @property
     def reached(self) -> Mapping[int, int]:
@@ -30,9 +22,6 @@ class FollowedTopic(Protocol):
     def ends(self) -> Sequence[int]:
         """The end of each partition."""
 
-    def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
-        """By partition, the checksum of the record at an offset before the end, or None."""
-
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin at these offsets, one for each partition."""
 
@@ -40,14 +29,29 @@ class FollowedTopic(Protocol):
         """The records that arrive within `wait_s`. Returns early if there are many. The records of
         a partition are in order. Raises LogTrouble if partitions were added."""
 
+    def close(self) -> None:
+        """Close connections and files."""
+
+
+class FollowedTopic(FollowedRecords, Protocol):
+    """The records of `rating-changed`."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+
+    @property
+    def forgets_s(self) -> float:
+        """The seconds after which the record of an erasure may vanish; inf: it never does."""
+
+    def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
+        """By partition, the checksum of the record at an offset before the end, or None."""
+
     def wake(self) -> None:
         """Let `gather` return soon, if it supports that. Any thread may call this."""
 
     def known_end(self, partition: int) -> int:
         """The end of a partition, as far as it is known. Makes no request."""
-
-    def close(self) -> None:
-        """Close connections and files."""
 
 
 class FollowedLog(Protocol):
@@ -56,7 +60,7 @@ class FollowedLog(Protocol):
     def changed(self) -> FollowedTopic:
         """The events of `rating-changed`."""
 
-    def standings(self) -> FollowedTopic | None:
+    def standings(self) -> FollowedRecords | None:
         """The records of `season-ended`; None if there is no such topic yet."""
 
     def close(self) -> None:

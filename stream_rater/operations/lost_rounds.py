@@ -76,8 +76,7 @@ def named_offsets(
 
 def _seasons(place: Place) -> Iterator[tuple[str, int]]:
     """Yield the ladder of each past season, and the offset at which the next one starts."""
-    for message, _ in place.standings(whole=False):
-        found = season_ended.record_of(message.key, message.value)
+    for found in map(season_ended.decoded, place.standings(marks=True)):
         if isinstance(found, season_ended.SeasonKept):
             yield found.ladder, found.offset
 

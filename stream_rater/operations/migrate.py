@@ -25,7 +25,7 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import offset_of, rating_changed_from_json, shown
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player, Record, header
 from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.rebuild import rebuild_from_log
@@ -33,7 +33,7 @@ from stream_rater.operations.rewriting import Flagged, Mentions, Pseudonym, flag
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.places import checks
-from stream_rater.places.port import Place, Standings
+from stream_rater.places.port import Place
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import with_verdicts
@@ -118,7 +118,7 @@ class Migration:
         self._corrected = frozenset(corrections)
         if self._pseudonym is not None:
             check_none_deferred(corrections)
-        for _ in source.standings():  # raises an error unless each season is complete
+        for _ in checks.whole_seasons(source.standings(marks=True)):
             pass
         self.ends = source.check_finished()
 
@@ -182,16 +182,17 @@ class Migration:
                 (home,) = shards_of([event.player], shards).tolist()
                 yield structs.replace(each, partition=home)
 
-    def _standings(self) -> Standings:
+    def _standings(self) -> Iterator[Record]:
         pseudonym = self._pseudonym
-        for message, time_ in self._source.standings():
-            found = season_ended.record_of(message.key, message.value)
+        for record in checks.whole_seasons(self._source.standings()):
+            found = season_ended.decoded(record)
             if pseudonym is not None and (
                 isinstance(found, season_ended.Standing) and found.player == pseudonym.player
             ):
-                yield season_ended.message_of(season_ended.renamed(found, pseudonym.name)), time_
+                renamed = structs.replace(found, player=pseudonym.name)
+                yield season_ended.encoded(renamed, header(record.headers, "ce_time"))
             else:
-                yield message, time_
+                yield record
 
     # --- 3 ---
 

@@ -111,7 +111,7 @@ def write_standings(
     troubles, written = 0, -1
     while True:
         try:
-            marks = writer.begin()
+            marks = _written_pages(writer, summary)
             if len(marks) > written:
                 troubles, written = 0, len(marks)
             if any(each.digest != standings.digest for each in marks.values()):  # they must not mix
@@ -135,13 +135,26 @@ def write_standings(
             return
 
 
+def _written_pages(
+    writer: SeasonWriter, summary: season_ended.SeasonKept
+) -> Mapping[int, season_ended.PageWritten]:
+    """The marks of the season's pages that are written, by the number of the page."""
+    season = summary.ladder, summary.season
+    marks = map(season_ended.decoded, filter(season_ended.is_mark, writer.begin()))
+    return {
+        each.page: each for each in marks
+        if isinstance(each, season_ended.PageWritten) and (each.ladder, each.season) == season
+    }  # fmt: skip
+
+
 def _write_missing(
     writer: SeasonWriter, standings: Standings, summary: season_ended.SeasonKept,
     marks: Mapping[int, season_ended.PageWritten],
 ) -> None:  # fmt: skip
     for page in track([each for each in range(standings.pages) if each not in marks], "pages"):
-        last = [season_ended.message_of(summary)] if page == standings.pages - 1 else []
-        writer.write([*standings.page(page), *last], summary.ended_at)
+        last = [summary] if page == standings.pages - 1 else []
+        whole = [*standings.page(page), *last]
+        writer.write([season_ended.encoded(each, summary.ended_at) for each in whole])
 
 
 def time_of(record: Record) -> str:

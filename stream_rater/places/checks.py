@@ -3,16 +3,17 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.places.port import Place, Standings
+from stream_rater.places.port import Place
 from stream_rater.runtime.progress import counted
 
 LOOK_S = 0.2  # The time between two looks at how far the workers are.
@@ -53,15 +54,14 @@ def agreed(place: Place, ladders: Ladders, outcome: str, only: str | None = None
     return ladder_log
 
 
-def whole_seasons(standings: Standings) -> Standings:
+def whole_seasons(records: Iterable[Record]) -> Iterator[Record]:
     """Yield records of past seasons. At the end, raise Failed if a season is incomplete."""
     begun, kept = set[tuple[str, int]](), set[tuple[str, int]]()
-    for message, time_ in standings:
-        found = season_ended.record_of(message.key, message.value)
-        if found is not None:
+    for record in records:
+        if (found := season_ended.decoded(record)) is not None:
             is_kept = isinstance(found, season_ended.SeasonKept)
             (kept if is_kept else begun).add((found.ladder, found.season))
-        yield message, time_
+            yield record
     for season in begun - kept:
         raise Failed(season_ended.unfinished(*season))
 

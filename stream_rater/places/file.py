@@ -9,27 +9,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from stream_rater.adapters.kafka import envelopes
-from stream_rater.adapters.sqlite import events, names, reading, season_file
+from stream_rater.adapters.sqlite import events, names, reading
 from stream_rater.adapters.sqlite.database import Database, check_window
 from stream_rater.adapters.sqlite.log import FileSubmitter, NewRound, SqliteLog
-from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
+from stream_rater.adapters.sqlite.season_file import SeasonFile
 from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
-from stream_rater.contract import season_ended
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble
 from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
 from stream_rater.contract.record import REJECTIONS_BACK, Record, RejectedRecord, WorkersProgress
 from stream_rater.index import folder
 from stream_rater.pipeline import ports
 from stream_rater.places.checks import still_behind
-from stream_rater.places.port import CHANGED, Cures, Place, Section, Standings, event_record
+from stream_rater.places.port import CHANGED, Cures, Place, Section, event_record
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 
@@ -117,12 +116,9 @@ class FilePlace(reading.DataFile, Place):
             for offset, event in self.all_events(shard):
                 yield event_record(event, offset)
 
-    def standings(self, *, whole: bool = True) -> Standings:
-        return SeasonRows(self.path).all_records(whole=whole)
-
-    def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
+    def standings(self, ladder: str | None = None, *, marks: bool = False) -> Iterator[Record]:
         names.settle(self.path)
-        return SeasonRows(self.path, self.id).kept(ladder)
+        return SeasonFile(names.seasons_path(self.path), self.id).records(marks=marks)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
         """Of the oldest events, only the last one of each player is there."""
@@ -272,8 +268,7 @@ class FilePlace(reading.DataFile, Place):
 
     @contextmanager
     def season_writer(self, ladder: str, season: int) -> Iterator[SeasonFile]:
-        path = names.seasons_path(self.path)
-        with closing(SeasonFile(path, self.id, ladder, season)) as writer:
+        with closing(SeasonFile(names.seasons_path(self.path), self.id)) as writer:
             yield writer
 
     def append(self, records: Iterable[Record]) -> None:
@@ -286,9 +281,12 @@ class FilePlace(reading.DataFile, Place):
     def publish(self, events: Iterable[ports.Event]) -> None:
         raise AssertionError("a file loses no records")
 
-    def write_standings(self, messages: Standings) -> None:
-        """By its name, this file is going to replace another one, and so are the standings."""
-        season_file.write_new(self.path, self.id, messages)
+    def write_standings(self, records: Iterable[Record]) -> None:
+        """This file is going to replace another one, and so are the standings (`names.settle`)."""
+        left = iter(records)
+        for first in left:  # without any, there is no file
+            with closing(SeasonFile(names.new_seasons_path(self.path), self.id)) as file:
+                file.write(chain([first], left))
 
     def note(self, messages: Sequence[bytes]) -> None:
         self._log.write(messages)
@@ -444,7 +442,6 @@ def remove(new: Path) -> None:
     """Remove a new file that a command left behind, and new standings for it before."""
     if new.exists():
         for end in ("", "-journal"):
-            seasons = names.seasons_path(new.with_suffix(""))
-            names.real(seasons, f"{names.NEW}{end}").unlink(missing_ok=True)
+            names.real(names.new_seasons_path(new), end).unlink(missing_ok=True)
     for end in ("", "-wal", "-shm", ".lock"):
         new.with_name(new.name + end).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from msgspec import structs
@@ -23,12 +23,12 @@ from stream_rater.config.errors import BadConfiguration, Failed, with_cure
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import ESTIMATORS, UPDATERS, cloud_event_headers, shown
-from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, WorkersProgress, header
+from stream_rater.contract.events import ESTIMATORS, UPDATERS, shown
+from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, WorkersProgress
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
-from stream_rater.places.checks import still_behind, wait_until_idle, whole_seasons
+from stream_rater.places.checks import still_behind, wait_until_idle
 from stream_rater.places.kafka_topics import (
     OUT_OF_REACH,
     UnfinishedRounds,
@@ -36,7 +36,7 @@ from stream_rater.places.kafka_topics import (
     check_sizes,
     section_of,
 )
-from stream_rater.places.port import CHANGED, Actions, Beliefs, Cures, Place, Section, Standings
+from stream_rater.places.port import CHANGED, Actions, Beliefs, Cures, Place, Section
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of
@@ -159,19 +159,9 @@ class KafkaPlace(Place):
         found = (next_offset_of(each.headers) for each in self._all(self.topics.rejected))
         return filter(None, found)
 
-    def standings(self, *, whole: bool = True) -> Standings:
-        topic = season_topic.topic_of(self.settings)
-        count = self.admin.partitions_if_any(topic)
-        records = reader.read_all(self.settings, topic, count) if count else ()
-        found = (
-            (season_ended.message_of(each), header(record.headers, "ce_time"))
-            for record in records
-            if (each := season_ended.record_of(record.key or b"", record.value)) is not None
-        )
-        return whole_seasons(found) if whole else found
-
-    def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
-        return season_topic.kept_seasons(self.settings, self.admin, ladder)
+    def standings(self, ladder: str | None = None, *, marks: bool = False) -> Iterator[Record]:
+        found = season_topic.records(self.settings, self.admin, ladder)
+        return (each for each in found if season_ended.is_mark(each) or not marks)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
         name = self.topic(topic)
@@ -350,21 +340,20 @@ class KafkaPlace(Place):
     def note(self, messages: Sequence[bytes]) -> None:
         self._notes.write(messages)
 
-    def write_standings(self, messages: Standings) -> None:
-        topic, left = season_topic.topic_of(self.settings), iter(messages)
-        if (first := next(left, None)) is None:
-            return
-        count = self.admin.partitions_if_any(topic) or self.admin.create_season_topic(topic)
+    def write_standings(self, records: Iterable[Record]) -> None:
+        topic = season_topic.topic_of(self.settings)
 
-        def record(message: season_ended.Message, time_: str) -> Record:
-            found = season_ended.record_of(message.key, message.value)
+        @cache
+        def count() -> int:  # asked for once there is a record
+            return self.admin.partitions_if_any(topic) or self.admin.create_season_topic(topic)
+
+        def homed(record: Record) -> Record:
+            found = season_ended.decoded(record)
             assert found is not None, "it is of the topic"
-            headers = cloud_event_headers(message.key.decode(), message.kind, time_)
-            partition = partition_of(found.ladder, count)
-            return Record(partition, ANY_OFFSET, message.value, headers, key=message.key)
+            home = partition_of(found.ladder, count())
+            return structs.replace(record, partition=home, offset=ANY_OFFSET)
 
-        every = (record(*each) for each in (first, *left))
-        Copier(self.settings, topic).write(every)
+        Copier(self.settings, topic).write(map(homed, records))
 
     # --- a rebuild of the beliefs ---
 

@@ -22,8 +22,7 @@ from stream_rater.contract.record import (
 )
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.places.checks import whole_seasons
-from stream_rater.places.port import Beliefs, Cures, Place, Section, Standings, event_record
+from stream_rater.places.port import Beliefs, Cures, Place, Section, event_record
 from stream_rater.replay.log_reading import LogReader
 
 NO_SENDERS = "records are put into the log itself"
@@ -45,8 +44,7 @@ class MemoryPlace(Place):
         """`on_write` is called with the name of each method that writes, before it does."""
         self.log, self.store = log, store
         self.settings = Settings() if settings is None else settings
-        self.past: list[tuple[season_ended.Message, str]] = []
-        """Records of `season-ended` with their times."""
+        self.past: list[Record] = []  # The records of `season-ended`.
         self.moved, self._on_write = "", on_write
 
     @property
@@ -101,13 +99,8 @@ class MemoryPlace(Place):
     def rejected_to(self) -> Iterator[tuple[int, int]]:
         return iter(self.log.after_rejected())
 
-    def standings(self, *, whole: bool = True) -> Standings:
-        return whole_seasons(self.past) if whole else list(self.past)
-
-    def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
-        found = (season_ended.record_of(each.key, each.value) for each, _ in self.past)
-        kept = (each for each in found if isinstance(each, season_ended.SeasonKept))
-        return [each for each in kept if each.ladder == ladder]
+    def standings(self, ladder: str | None = None, *, marks: bool = False) -> Iterator[Record]:
+        return (each for each in [*self.past] if season_ended.is_mark(each) or not marks)
 
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
         yield from self.events() if from_start else ()
@@ -197,9 +190,9 @@ class MemoryPlace(Place):
         self._on_write("note")
         self.log.write(messages)
 
-    def write_standings(self, messages: Standings) -> None:
+    def write_standings(self, records: Iterable[Record]) -> None:
         self._on_write("write_standings")
-        self.past += messages
+        self.past += records
 
     # --- a rebuild of the beliefs ---
 

@@ -41,8 +41,6 @@ nothing."""
 Beliefs = Iterator[list[tuple[Player, bytes]]]
 """Batches of players with their encoded beliefs. A player may come twice."""
 FailureHook = Callable[[str], None]  # Receives the reason of a failure.
-Standings = Iterable[tuple[season_ended.Message, str]]
-"""Records of `season-ended`, with their times (RFC 3339)."""
 Submitter = Sender  # Appends rounds, seeds and corrections to the log.
 
 
@@ -67,10 +65,11 @@ class Cures(NamedTuple):
 class SeasonWriter(Protocol):
     """Writes the standings of one season."""
 
-    def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """End other writers of the season, where no lock does. Returns written pages by number."""
+    def begin(self) -> Iterator[Record]:
+        """End other writers of the season, where no lock does. Returns records of `season-ended`:
+        at least those marks of the season's pages that are written by now."""
 
-    def write(self, messages: Iterable[season_ended.Message], time_: str, /) -> None:
+    def write(self, records: Iterable[Record], /) -> None:
         """Write a page in one transaction. After a Trouble its outcome is unknown: begin again."""
 
 
@@ -174,12 +173,15 @@ class Place(ABC):
         return iter(())
 
     @abstractmethod
-    def standings(self, *, whole: bool = True) -> Standings:
-        """Yield the records of `season-ended`. `whole`: raise Failed if a season is incomplete."""
+    def standings(self, ladder: str | None = None, *, marks: bool = False) -> Iterator[Record]:
+        """Yield the records of `season-ended`, or at least those of a ladder. `marks`: without the
+        standings themselves. `season_ended.decoded` says what each is."""
 
-    @abstractmethod
     def kept_seasons(self, ladder: str) -> Sequence[season_ended.SeasonKept]:
         """The seasons of a ladder whose standings are written."""
+        found = map(season_ended.decoded, self.standings(ladder, marks=True))
+        kept = (each for each in found if isinstance(each, season_ended.SeasonKept))
+        return [each for each in kept if each.ladder == ladder]
 
     @abstractmethod
     def follow(self, topic: str, *, from_start: bool) -> Iterator[Record | None]:
@@ -315,8 +317,8 @@ class Place(ABC):
         """Append messages to `ladders-noted`."""
 
     @abstractmethod
-    def write_standings(self, messages: Standings) -> None:
-        """Append records to `season-ended`."""
+    def write_standings(self, records: Iterable[Record]) -> None:
+        """Append records to `season-ended`, those of whole seasons."""
 
     # --- a rebuild of the beliefs ---
 

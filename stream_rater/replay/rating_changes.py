@@ -155,16 +155,14 @@ class Standings:
             [*(np.ascontiguousarray(each).tobytes() for each in columns), names]
         )
 
-    def page(self, number: int) -> Iterator[season_ended.Message]:
+    def page(self, number: int) -> Iterator[season_ended.SeasonRecord]:
         """Yield the records of the players of a page, the best first, and then its mark."""
         first = number * season_ended.PLAYERS_PER_PAGE
         for i in range(first, min(first + season_ended.PLAYERS_PER_PAGE, len(self))):
-            yield season_ended.message_of(self._standing(i))
-        yield season_ended.message_of(
-            season_ended.PageWritten(
-                ladder=self.ladder, season=self.season, page=number, pages=self.pages,
-                digest=self.digest,
-            )
+            yield self._standing(i)
+        yield season_ended.PageWritten(
+            ladder=self.ladder, season=self.season, page=number, pages=self.pages,
+            digest=self.digest,
         )  # fmt: skip
 
     def _standing(self, i: int) -> season_ended.Standing:

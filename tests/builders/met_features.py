@@ -14,7 +14,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ESTIMATORS
-from stream_rater.contract.season_ended import PageWritten, message_of
+from stream_rater.contract.season_ended import PageWritten, encoded
 from stream_rater.places import opened
 from tests.builders.lines import LADDER, Bytes, a_correction, a_message, a_round
 from tests.integration import topics
@@ -63,9 +63,9 @@ def torn_log(
     rated(at, *lost)
     stopped(worker)
     if half_season:
-        page = message_of(PageWritten(ladder=LADDER, season=0, page=0, pages=2, digest=""))
+        page = encoded(PageWritten(ladder=LADDER, season=0, page=0, pages=2, digest=""), "")
         with opened(at, writes=True) as place:
-            place.write_standings([(page, "")])
+            place.write_standings([page])
     cut(at, kept)
     return lost
 

@@ -13,7 +13,6 @@ from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.season_ended import Message
 from stream_rater.operations.migrate import Digests, Migration, digests_of
 from stream_rater.places import opened, place_of
 from stream_rater.places.file import FilePlace
@@ -185,15 +184,15 @@ def is_file(place: Place) -> bool:
 ANN: Player = (LADDER, "ann")
 
 
-def write_standings(place: Place, standings: Sequence[tuple[Message, str]]) -> None:
+def write_standings(place: Place, standings: Sequence[Record]) -> None:
     """Write records of past seasons, as `season-standings` or `move` does."""
     if not isinstance(place, FilePlace):
         place.write_standings(standings)
         return
     with place.season_writer(LADDER, 1) as writer:
         writer.begin()
-        for message, time_ in standings:
-            writer.write([message], time_)
+        for each in standings:
+            writer.write([each])
 
 
 def delete_rounds(place: Place, before: int) -> None:

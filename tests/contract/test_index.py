@@ -22,7 +22,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import MAX_ID_BYTES, RatingChanged
-from stream_rater.contract.record import ANY_OFFSET, Record
+from stream_rater.contract.record import Record
 from stream_rater.index import tables
 from stream_rater.index.entries import PlayerErased, bin_of, player_of
 from stream_rater.index.follower import LOOK_S, SeasonFollower
@@ -304,20 +304,18 @@ def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:
 # --- from real topics -----------------------------------------------------------------------------
 
 
-def messages_of(season: int) -> list[season_ended.Message]:
-    return [
-        *map(season_ended.message_of, standings_of(season)),
-        season_ended.message_of(summary_of(season)),
-    ]
+def messages_of(season: int) -> list[Record]:
+    found: list[season_ended.SeasonRecord] = [*standings_of(season), summary_of(season)]
+    return [season_ended.encoded(each, "") for each in found]
 
 
-def publish(at: Settings, given: Sequence[season_ended.Message]) -> None:
+def publish(at: Settings, given: Sequence[Record]) -> None:
     """Write records to the topic, as a job does."""
     admin = Admin(at)
     topic = topic_of(at)
     if admin.partitions_if_any(topic) is None:
         admin.create_season_topic(topic)
-    Copier(at, topic).write(Record(0, ANY_OFFSET, e.value, (), key=e.key) for e in given)
+    Copier(at, topic).write(given)
 
 
 @pytest.mark.integration

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,9 @@ from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
-from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import joined
 from stream_rater.contract.record import ANY_OFFSET, Record, checksum
-from stream_rater.contract.season_ended import PageWritten, SeasonKept, message_of
+from stream_rater.contract.season_ended import PageWritten, SeasonKept, Standing, encoded
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.verify import compared_with_replay
 from stream_rater.pipeline.ladder_history import encode_histories
@@ -44,6 +44,10 @@ from tests.waits import HANGS_S
 ENDS, SHARDS = [len(LOG)], 4
 BELIEF = next(data for some in a_memory().beliefs() for _, data in some)
 OTHERS = any_ladder(CONFIG)  # A ladders file with other parameters.
+ROW = Standing(
+    ladder=LADDER, season=1, player="ann", rank=1, listed=1, percentile=0.0, tier=None,
+    rating=1600.0, mu=1700.0, sigma=80.0, rounds=9,
+)  # fmt: skip
 PAGE = PageWritten(ladder=LADDER, season=1, page=0, pages=1, digest="d")
 KEPT = SeasonKept(
     ladder=LADDER, season=1, started_at=None, ended_at="2026-01-02T00:00:00Z", offset=5, players=1,
@@ -246,17 +250,24 @@ def test_offsets_of_parts_are_committed(place: Place) -> None:
 
 def test_a_season_that_is_written_in_part(place: Place) -> None:
     """It is not listed as a season with standings, and its standings are not copied."""
-    standings = [(message_of(PAGE), "2026-01-01T00:00:00Z"), (message_of(KEPT), KEPT.ended_at)]
-    write_standings(place, standings[:1])
-    assert [*place.standings(whole=False)] in (standings[:1], [])
+    standings = [encoded(each, KEPT.ended_at) for each in (ROW, PAGE, KEPT)]
+
+    def found(*, marks: bool = False) -> list[Any]:
+        return [(each.key, each.value) for each in place.standings(marks=marks)]
+
+    written = [(each.key, each.value) for each in standings]
+    write_standings(place, standings[:2])
+    assert (found(), found(marks=True)) == (written[:2], written[1:2])
     assert list(place.kept_seasons(LADDER)) == []
-    with pytest.raises(
-        (Failed, Unusable), match=r"season 1: only a part of its standings is written"
-    ):
-        [*place.standings()]
-    write_standings(place, standings[1:])
-    assert [message for message, _ in place.standings()] == [each for each, _ in standings]
-    assert list(place.kept_seasons(LADDER)) == [KEPT]
+    for some in (place.standings(), place.standings(marks=True)):
+        with pytest.raises(Failed, match=r"season 1: only a part of its standings is written"):
+            [*checks.whole_seasons(some)]
+    write_standings(place, standings[2:])
+    assert (found(), found(marks=True)) == (written, written[1:])
+    assert [each.headers for each in checks.whole_seasons(place.standings())] == [
+        each.headers for each in standings
+    ]
+    assert list(place.kept_seasons(LADDER)) == [KEPT] and list(place.kept_seasons("eu")) == []
 
 
 # --- a rebuild -----------------------------------------------------------------------------------

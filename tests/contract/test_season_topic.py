@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from stream_rater.adapters.kafka.producers import Transactions
-from stream_rater.adapters.kafka.reader import Reader
-from stream_rater.adapters.kafka.season_topic import SeasonTopic, kept_seasons, topic_of
+from stream_rater.adapters.kafka.season_topic import SeasonTopic, records, topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble, TopicMismatch
+from stream_rater.contract.record import Record
 from stream_rater.operations.season_standings import write_standings
 from tests import real
 from tests.contract.rigs import configure
@@ -30,7 +30,7 @@ class Standings:
     pages, season, digest = PAGES, SEASON, "d"
 
     @staticmethod
-    def page(number: int) -> list[season_ended.Message]:
+    def page(number: int) -> list[season_ended.SeasonRecord]:
         """The records of a page, and the mark that ends it."""
         found = [
             season_ended.Standing(
@@ -43,7 +43,7 @@ class Standings:
         mark = season_ended.PageWritten(
             ladder=LADDER, season=SEASON, page=number, pages=PAGES, digest="d"
         )
-        return [*map(season_ended.message_of, found), season_ended.message_of(mark)]
+        return [*found, mark]
 
 
 SUMMARY = season_ended.SeasonKept(
@@ -67,7 +67,17 @@ def write(at: Settings, store: Any = None) -> None:
 
 
 def write_page(store: SeasonTopic, number: int) -> None:
-    store.write(Standings.page(number), SUMMARY.ended_at)
+    store.write(encoded(*Standings.page(number)))
+
+
+def encoded(*some: season_ended.SeasonRecord) -> list[Record]:
+    return [season_ended.encoded(each, SUMMARY.ended_at) for each in some]
+
+
+def pages(store: SeasonTopic) -> list[int]:
+    """The pages whose marks a writer finds when it begins."""
+    found = map(season_ended.decoded, store.begin())
+    return [each.page for each in found if isinstance(each, season_ended.PageWritten)]
 
 
 def left_open(store: SeasonTopic, at: Settings, *messages: tuple[bytes, bytes]) -> Any:
@@ -86,11 +96,13 @@ def left_open(store: SeasonTopic, at: Settings, *messages: tuple[bytes, bytes]) 
 def assert_once(at: Settings) -> None:
     """Each player has one record, in order, and so have each page and the season."""
     found = read_topic(at, topic_of(at))
-    expected = [each for page in range(PAGES) for each in Standings.page(page)]
-    expected.append(season_ended.message_of(SUMMARY))
-    assert [(e.key(), e.value()) for e in found] == [(e.key, e.value) for e in expected]
+    expected = encoded(*(each for page in range(PAGES) for each in Standings.page(page)), SUMMARY)
+    assert [(e.key(), e.value(), e.headers()) for e in found] == [
+        (e.key, e.value, e.headers) for e in expected
+    ]
     assert len({each.partition() for each in found}) == 1
-    assert kept_seasons(at, Admin(at), LADDER) == [SUMMARY]
+    for ladder in (None, LADDER):
+        assert [*map(season_ended.decoded, records(at, Admin(at), ladder))][-1] == SUMMARY
 
 
 def test_a_run_writes_all_and_the_next_one_nothing(at: Settings) -> None:
@@ -133,7 +145,8 @@ def test_a_writer_that_ends_inside_a_transaction(at: Settings, before: int) -> N
     first.begin()
     for page in range(before):
         write_page(first, page)
-    left_open(first, at, *((each.key, each.value) for each in Standings.page(before)))
+    some = encoded(*Standings.page(before))
+    left_open(first, at, *((each.key or b"", each.value or b"") for each in some))
     write(at)
     assert_once(at)
 
@@ -151,7 +164,7 @@ def test_what_an_older_writer_wrote_last_is_seen(
         renew(self)
 
     monkeypatch.setattr(Transactions, "renew", renewed)
-    assert list(newer.begin()) == [0]
+    assert pages(newer) == [0]
 
 
 def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> None:
@@ -170,13 +183,13 @@ def test_a_writer_with_a_broken_connection_reads_again_first(at: Settings) -> No
 
 def test_a_run_that_is_outdone_says_so(at: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails with one line. The newer run continues behind its pages, and no record is twice."""
-    store, other, writes = topic(at), topic(at), list[Sequence[season_ended.Message]]()
+    store, other, writes = topic(at), topic(at), list[Sequence[Record]]()
 
-    def interrupted(given: Sequence[season_ended.Message], ended_at: str) -> None:
+    def interrupted(given: Sequence[Record]) -> None:
         writes.append(given)
         if len(writes) == 2:
             other.begin()
-        SeasonTopic.write(store, given, ended_at)
+        SeasonTopic.write(store, given)
 
     monkeypatch.setattr(store, "write", interrupted)
     with pytest.raises(Failed, match="another process writes the standings of season 3 now"):
@@ -193,21 +206,21 @@ def test_an_open_transaction_of_another_season_hides_no_mark(
     other = SeasonTopic(at, Admin(at), "na", 1)
     other.begin()
     transactions = left_open(other, at, (b"na:1:p", b"{}"))
-    read, looks = Reader.read, list[Any]()
+    stable_ends, looks = Admin.stable_ends, list[Any]()
 
-    def ended_at_the_third_look(self: Reader, *given: Any) -> Any:
+    def ended_at_the_third_look(self: Admin, *given: Any) -> Any:
         looks.append(given)
         if len(looks) == 3:
             transactions.abort()
-        return read(self, *given)
+        return stable_ends(self, *given)
 
-    monkeypatch.setattr(Reader, "read", ended_at_the_third_look)
+    monkeypatch.setattr(Admin, "stable_ends", ended_at_the_third_look)
     first = topic(at)
     first.begin()
     assert len(looks) >= 3, "it waited"
     for page in range(PAGES - 1):
         write_page(first, page)
-    assert sorted(topic(at).begin()) == [*range(PAGES - 1)]
+    assert pages(topic(at)) == [*range(PAGES - 1)]
     write(at)
     keys = [each.key() or b"" for each in read_topic(at, topic_of(at))]
     assert {keys.count(each) for each in keys if each.startswith(b"eu")} == {1}

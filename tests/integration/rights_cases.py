@@ -19,7 +19,7 @@ from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ESTIMATORS, UPDATERS, joined, to_json
-from stream_rater.contract.season_ended import PageWritten, message_of
+from stream_rater.contract.season_ended import PageWritten, encoded
 from stream_rater.replay.checkpoint import CheckpointHead, encode
 from tests.builders.indexes import an_event
 from tests.builders.lines import Bytes
@@ -258,7 +258,7 @@ class Runs:
         store = SeasonTopic(owner, Admin(owner), "eu", 99)
         store.begin()
         mark = PageWritten(ladder="eu", season=99, page=0, pages=2, digest="d")
-        store.write([message_of(mark)], "2026-11-01T00:00:00Z")
+        store.write([encoded(mark, "2026-11-01T00:00:00Z")])
         return owner
 
 

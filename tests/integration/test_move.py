@@ -9,8 +9,9 @@ import msgspec
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.sqlite.names import seasons_path
 from stream_rater.adapters.sqlite.reading import data_file
-from stream_rater.adapters.sqlite.season_file import SeasonRows
+from stream_rater.adapters.sqlite.season_file import SeasonFile
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
 from stream_rater.places import opened
@@ -93,7 +94,7 @@ def test_a_file_is_moved(settings: SettingsFactory, worker_process: Start, tmp_p
     with_a_past(path)
     done(of_file(path), "season-standings", RANKED)
     before = beliefs_in(path)
-    kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
+    kept = {each.key: each.value for each in SeasonFile(seasons_path(path)).records()}
     with opened(of_file(path)) as file:  # opened first: once it is moved, nobody can open it
         assert "equal to those in" in done(at, "move", path, quiet=True)
         with opened(at) as new:

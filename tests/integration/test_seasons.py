@@ -15,6 +15,7 @@ from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
+from stream_rater.contract.record import Record
 from stream_rater.contract.season_ended import SeasonRecord, Standing
 from stream_rater.operations.ladder_replay import LadderReplay
 from stream_rater.places import opened
@@ -35,9 +36,8 @@ STANDINGS = "season-standings", RANKED, "--wait", PATIENTLY
 
 
 def records(at: Settings) -> list[SeasonRecord]:
-    found = [
-        season_ended.record_of(e.key() or b"", e.value()) for e in read_topic(at, topic_of(at))
-    ]
+    sent = (Record(0, 0, each.value(), key=each.key()) for each in read_topic(at, topic_of(at)))
+    found = [*map(season_ended.decoded, sent)]
     assert None not in found
     return [each for each in found if each is not None]
 

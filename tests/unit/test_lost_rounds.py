@@ -12,7 +12,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.record import Player, Record
-from stream_rater.contract.season_ended import SeasonKept, message_of
+from stream_rater.contract.season_ended import SeasonKept, encoded
 from stream_rater.operations.corrected_rebuild import LastPublished
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.lost_rounds import Closing, Reached, named_offsets
@@ -41,7 +41,7 @@ def a_place(rejected: int | None = None, season: int | None = None) -> MemoryPla
     if season is not None:
         kept = SeasonKept(ladder=LADDER, season=1, started_at=None, ended_at="t", offset=season,
                           players=1, listed=1, pages=1)  # fmt: skip
-        place.past.append((message_of(kept), "t"))
+        place.past.append(encoded(kept, kept.ended_at))
     return place
 
 

@@ -11,21 +11,24 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec import structs
 
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import FileSubmitter
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile
-from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows
+from stream_rater.adapters.sqlite.season_file import SeasonFile
 from stream_rater.config import views
 from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing, Tier, Views
 from stream_rater.contract import season_ended
-from stream_rater.contract.season_ended import SeasonKept, Standing, record_of
+from stream_rater.contract.season_ended import SeasonKept, Standing, decoded, encoded
 from stream_rater.operations import season_standings as module
 from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rewriting import Mentions, Pseudonym
+from stream_rater.places import opened
 from stream_rater.rating import seasons
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.ledger import verdicts_of_log
@@ -73,11 +76,15 @@ def refused(path: Path, *words: str) -> str:
 
 
 def kept(path: Path, season: int) -> tuple[SeasonKept, list[Standing]]:
-    rows = SeasonRows(path)
-    (summary,) = [each for each in rows.kept(LADDER) if each.season == season]
-    records = [record_of(each.key, each.value) for each, _ in rows.all_records()]
+    (summary,) = [each for each in summaries(path) if each.season == season]
+    records = [*map(decoded, SeasonFile(seasons_path(path)).records())]
     standings = [e for e in records if isinstance(e, Standing) and e.season == season]
     return summary, sorted(standings, key=lambda each: (each.rank, each.player.encode()))
+
+
+def summaries(path: Path) -> Sequence[SeasonKept]:
+    with opened(Settings(data=str(path))) as place:
+        return place.kept_seasons(LADDER)
 
 
 def by_hand(lines: Sequence[Line]) -> list[tuple[str, float, float, float, int]]:
@@ -207,8 +214,8 @@ def test_what_n_means(path: Path) -> None:
     ]
     kept_before = keep(path, "0")
     assert kept_before == f"ladder {LADDER!r}, season 0: 0 listed players of 0, before offset 0\n"
-    assert [each.season for each in SeasonRows(path).kept(LADDER)] == [0, 3]
-    summary = SeasonRows(path).kept(LADDER)[1]
+    assert [each.season for each in summaries(path)] == [0, 3]
+    summary = summaries(path)[1]
     assert summary.started_at is not None and summary.started_at <= summary.ended_at
 
 
@@ -234,7 +241,7 @@ def keep_one_page(path: Path) -> None:
     """Write standings in a process that ends when it has written their first page."""
 
     def first_page(store: Any, found: Any, summary: Any, marks: Any) -> None:
-        store.write([*found.page(0)], summary.ended_at)
+        store.write([encoded(each, summary.ended_at) for each in found.page(0)])
         raise Killed
 
     with patch.object(module, "_write_missing", first_page), pytest.raises(Killed):
@@ -258,7 +265,7 @@ def test_killed_between_pages(path: Path) -> None:
         seasons_path(path).unlink()
         with patch.object(SeasonFile, "write", killed), pytest.raises(Killed):
             keep(path)
-        assert SeasonRows(path).kept(LADDER) == [], "none of it is shown before all of it is there"
+        assert summaries(path) == [], "none of it is shown before all of it is there"
         keep(path)
         assert rows_of(path) == whole
 
@@ -340,12 +347,12 @@ def test_standings_that_are_written_in_part_are_not_copied(
     submit(path, [*some_season(), begins(1)])
     keep(path)
     source, target = an_empty_place(), an_empty_place()
-    source.past = [*SeasonRows(path).all_records()]
+    source.past = [*SeasonFile(seasons_path(path)).records()]
     work = Migration(source, target, ANY_LADDER, pseudonym, "nothing was moved")
     work.check()
     work.copy(Mentions(None))
     assert len(target.past) == len(source.past) == 12
-    records = (season_ended.record_of(each.key, each.value) for each, _ in target.past)
+    records = map(decoded, target.past)
     names = {each.player for each in records if isinstance(each, Standing)}
     assert {"p1", "x"} & names == {"x" if pseudonym else "p1"}
     source.past.pop()  # the summary
@@ -407,8 +414,7 @@ def test_an_erasure_that_stops_before_the_standings_goes_on(
 ])  # fmt: skip
 def test_records_are_read_as_they_were_written(record: season_ended.SeasonRecord) -> None:
     """The key says what a record is, whatever ids are in it."""
-    message = season_ended.message_of(record)
-    assert season_ended.record_of(message.key, message.value) == record
-    assert season_ended.record_of(message.key, None) is None
-    assert season_ended.record_of(message.key, b"no JSON") is None
-    assert season_ended.record_of(b"one", message.value) is None
+    message = encoded(record, "t")
+    assert decoded(message) == record
+    for other in ({"value": None}, {"value": b"no JSON"}, {"key": b"one"}, {"key": None}):
+        assert decoded(structs.replace(message, **other)) is None

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from stream_rater.adapters.sqlite import names, reading, season_file
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
@@ -81,25 +83,20 @@ class FileEvents:
 
 
 class FileStandings:
-    """The standings of a data file as a topic. A position is the number of seasons that are kept.
-    When it rises, all records come again: to write them once more changes nothing."""
-
-    partitions, forgets_s = 1, math.inf
+    """The standings of a data file as a topic (`index.log.FollowedRecords`). A position is the
+    number of seasons that are kept. When it rises, all records come again: to write them once more
+    changes nothing."""
 
     def __init__(self, file: reading.DataFile) -> None:
         self.id = str(file.meta("id"))
         self._path = names.seasons_path(file.path)
-        self._rows, self._next, self._seen = season_file.SeasonRows(file.path, self.id), 0, 0.0
+        self._file, self._next, self._seen = season_file.SeasonFile(self._path, self.id), 0, 0.0
         self.reached: Mapping[int, int] = {}
         """The end of the partition if the last call of `gather` has reached it; else empty."""
 
     def ends(self) -> Sequence[int]:
         """The number of seasons."""
-        return [self._rows.count()]
-
-    def checksums(self, _: Mapping[int, int]) -> Mapping[int, int | None]:
-        """Nothing, because each season is final."""
-        return {}
+        return [self._file.count()]
 
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin after this many seasons."""
@@ -110,21 +107,13 @@ class FileStandings:
         changed_s = self._path.stat().st_mtime if self._path.exists() else -1.0
         if changed_s == self._seen:
             return []
-        count, self._seen = self._rows.count(), changed_s
+        count, self._seen = self._file.count(), changed_s
         self.reached, before, self._next = {0: count}, self._next, count
         if count < before:
             raise LogTrouble(f"{self._path} is another file now: reading begins again")
         if count == before:
             return []
-        found = self._rows.all_records()
-        return [Record(0, count - 1, each.value, key=each.key) for each, _ in found]
-
-    def wake(self) -> None:
-        """Does nothing: `gather` does not wait."""
-
-    def known_end(self, _: int) -> int:
-        """The number of seasons at the last call of `gather` that found a change."""
-        return self._next
+        return [structs.replace(each, offset=count - 1) for each in self._file.records()]
 
     def close(self) -> None:
         """Does nothing: no file is open."""

@@ -55,6 +55,11 @@ def seasons_path(data: Path) -> Path:
     return real(data, "-seasons")
 
 
+def new_seasons_path(new: Path) -> Path:
+    """The new file of standings of a data file that is to take the place of another one."""
+    return real(seasons_path(new.with_suffix("")), NEW)
+
+
 def settle(path: Path) -> None:
     """Put the new file of standings, if an erasure has left one, beside the data file to which it
     belongs: that has taken its place when it has no other name any more."""

@@ -7,16 +7,17 @@ write-ahead log: several processes may write, and each locks the whole file.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import groupby
+from functools import cached_property
 from pathlib import Path
 
 from stream_rater.adapters.sqlite.database import BUSY_S, opening
-from stream_rater.adapters.sqlite.names import NEW, check_name, has_ours, real, seasons_path
+from stream_rater.adapters.sqlite.names import check_name, has_ours
 from stream_rater.adapters.sqlite.schema import private_files
 from stream_rater.contract import season_ended
 from stream_rater.contract.errors import Unusable
+from stream_rater.contract.record import ANY_OFFSET, Record
 
 FORMAT = 1
 
@@ -41,69 +42,20 @@ PRAGMA user_version = {FORMAT};
 `of_data` has the id of the data file."""
 
 
+BEGUN = (
+    "SELECT DISTINCT pages.ladder, pages.season, seasons.key, seasons.value"
+    " FROM pages LEFT JOIN seasons USING (ladder, season) ORDER BY 1, 2"
+)
+"""The seasons of which a page is written, with their summaries; null if they have none yet."""
+
+
 class SeasonFile:
-    """Writes the standings of a season. The methods raise StoreTrouble, Denied or Unusable."""
+    """The standings in a file (`places.port.SeasonWriter`). The methods raise StoreTrouble, Denied
+    or Unusable."""
 
-    def __init__(self, path: Path, data_id: str, ladder: str, season: int) -> None:
-        """Open the file, or create it. `data_id`: the id of its data file."""
-        self._path, self._season = path, (ladder, season)
-        self._connection = _opened(path, data_id)
-        self.close = self._connection.close
-
-    def begin(self) -> Mapping[int, season_ended.PageWritten]:
-        """The marks of the pages that are written, by the number of the page."""
-        sql = "SELECT key, value FROM pages WHERE ladder = ? AND season = ?"
-        with opening(self._path):
-            found = self._connection.execute(sql, self._season).fetchall()
-        marks = (season_ended.record_of(*row) for row in found)
-        return {each.page: each for each in marks if isinstance(each, season_ended.PageWritten)}
-
-    def write(self, messages: Iterable[season_ended.Message], _: str) -> None:
-        """Write a page in one transaction, unless it is there. It may have the season's summary."""
-        with opening(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                for each in messages:
-                    self._write(each)
-                self._connection.execute("COMMIT")
-            except sqlite3.IntegrityError:  # another process has written it
-                self._connection.execute("ROLLBACK")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    def _write(self, message: season_ended.Message) -> None:
-        table, own = "seasons", tuple[str | float, ...]()
-        match season_ended.record_of(message.key, message.value):
-            case season_ended.Standing(player=player, rating=rating):
-                table, own = "standings", (player, -rating)
-            case season_ended.PageWritten(page=page):
-                table, own = "pages", (page,)
-            case None:
-                return
-        row = *self._season, *own, message.key, message.value
-        self._connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-
-
-class SeasonRows:
-    """Reads the standings of past seasons. The methods raise StoreTrouble, Denied or Unusable."""
-
-    def __init__(self, data: Path, data_id: str = "") -> None:
-        """`data`: the data file. `data_id`: its id; another file's standings are then Unusable."""
-        self._path, self._data_id = seasons_path(data), data_id
-
-    def kept(self, ladder: str) -> list[season_ended.SeasonKept]:
-        """The summaries of a ladder's seasons, in order."""
-        found = self._records("seasons WHERE ladder = ? ORDER BY season", ladder)
-        return [each for each in found if isinstance(each, season_ended.SeasonKept)]
-
-    def _records(self, sql: str, *values: object) -> list[season_ended.SeasonRecord | None]:
-        with self._reading() as connection:
-            if connection is None:
-                return []
-            rows = connection.execute(f"SELECT key, value FROM {sql}", values).fetchall()
-        return [season_ended.record_of(*row) for row in rows]
+    def __init__(self, path: Path, data_id: str = "") -> None:
+        """`data_id`: the id of the data file; another file's standings are then Unusable."""
+        self._path, self._data_id = path, data_id
 
     def count(self) -> int:
         """The number of seasons that are kept, of all ladders."""
@@ -112,26 +64,58 @@ class SeasonRows:
                 return 0
             return int(connection.execute("SELECT count(*) FROM seasons").fetchone()[0])
 
-    def all_records(self, *, whole: bool = True) -> Iterator[tuple[season_ended.Message, str]]:
-        """Yield the records of all seasons that are kept, with their times: of each season the
-        standings first, then the marks of its pages, and the summary last. Raises Unusable if only
-        a part of a season is written, unless `whole` is false."""
+    def records(self, *, marks: bool = False) -> Iterator[Record]:
+        """Yield all records, season by season: its standings, then the marks of its pages, and the
+        summary last. `marks`: without the standings. A season whose summary is yielded is there as
+        a whole."""
+        tables = ("pages",) if marks else ("standings", "pages")
         with self._reading() as connection:
             if connection is None:
                 return
-            begun = "SELECT ladder, season FROM pages EXCEPT SELECT ladder, season FROM seasons"
-            for season in connection.execute(begun).fetchall() if whole else ():
-                raise Unusable(season_ended.unfinished(*season))
-            for key, value in connection.execute("SELECT key, value FROM seasons").fetchall():
-                summary = season_ended.record_of(key, value)
-                assert isinstance(summary, season_ended.SeasonKept)
-                season = summary.ladder, summary.season
-                for table in ("standings", "pages", "seasons"):
+            for *season, key, value in connection.execute(BEGUN).fetchall():
+                summary = season_ended.decoded(Record(0, ANY_OFFSET, value, key=key))
+                kept = summary if isinstance(summary, season_ended.SeasonKept) else None
+                ended_at = kept.ended_at if kept else ""
+                for table in tables:
                     sql = f"SELECT key, value FROM {table} WHERE ladder = ? AND season = ?"
-                    for row in connection.execute(sql, season):
-                        found = season_ended.record_of(*row)
-                        assert found is not None
-                        yield season_ended.message_of(found), summary.ended_at
+                    for own_key, own in connection.execute(sql, season):
+                        yield season_ended.stored(own_key, own, ended_at)
+                if kept:
+                    yield season_ended.stored(key, value, ended_at)
+
+    def begin(self) -> Iterator[Record]:
+        """The marks that are there. The lock of the file keeps other writers away."""
+        return self.records(marks=True)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Write records in one transaction, unless another process has written one of them."""
+        connection = self._writing
+        with opening(self._path), suppress(sqlite3.IntegrityError), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for each in records:
+                _insert(connection, each)
+
+    def close(self) -> None:
+        """Close the connection that writes."""
+        if "_writing" in self.__dict__:
+            self._writing.close()
+
+    @cached_property
+    def _writing(self) -> sqlite3.Connection:
+        """A connection that writes. It creates the file if there is none."""
+        check_name(self._path)
+        with private_files(), opening(self._path), ExitStack() as undo:
+            connection = undo.enter_context(closing(self._connected("rwc")))
+            connection.execute("PRAGMA synchronous = FULL")
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                if not has_ours(connection, self._path, "of_data"):
+                    for statement in filter(str.strip, TABLES.split(";\n")):
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO of_data VALUES (1, ?)", (self._data_id,))
+                _check_owner(connection, self._path, self._data_id)
+            undo.pop_all()
+        return connection
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -141,50 +125,28 @@ class SeasonRows:
             yield None
             return
         check_name(self._path)
-        uri = f"{self._path.absolute().as_uri()}?mode=rw"
-        with opening(self._path), ExitStack() as stack:
-            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
-            stack.enter_context(closing(connection))
+        with opening(self._path), closing(self._connected("rw")) as connection:
             connection.execute("PRAGMA query_only = ON")
             if ours := has_ours(connection, self._path, "of_data"):
                 _check_owner(connection, self._path, self._data_id)
             yield connection if ours else None
 
-
-def write_new(
-    data: Path, data_id: str, messages: Iterable[tuple[season_ended.Message, str]]
-) -> None:
-    """Write records of past seasons, if there are any, to a new file. `data`: the new data file,
-    with this id, which is to replace another. `names.settle` then puts the standings in place."""
-    path = real(seasons_path(data.with_suffix("")), NEW)
-
-    def season_of(each: tuple[season_ended.Message, str]) -> tuple[str, int]:
-        found = season_ended.record_of(each[0].key, each[0].value)
-        assert found is not None, "it is of the topic"
-        return found.ladder, found.season
-
-    for (ladder, season), own in groupby(messages, season_of):
-        with closing(SeasonFile(path, data_id, ladder, season)) as file:
-            file.write((message for message, _ in own), "")
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        uri = f"{self._path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
 
 
-def _opened(path: Path, data_id: str) -> sqlite3.Connection:
-    """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
-    the file belongs to another data file, or to another release."""
-    check_name(path)
-    with private_files(), opening(path), ExitStack() as undo:
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-        undo.callback(connection.close)
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        if not has_ours(connection, path, "of_data"):
-            for statement in filter(str.strip, TABLES.split(";\n")):
-                connection.execute(statement)
-            connection.execute("INSERT INTO of_data VALUES (1, ?)", (data_id,))
-        _check_owner(connection, path, data_id)
-        connection.execute("COMMIT")
-        undo.pop_all()
-    return connection
+def _insert(connection: sqlite3.Connection, record: Record) -> None:
+    found = season_ended.decoded(record)
+    assert found is not None, "it is of the topic"
+    table, own = "seasons", tuple[str | float, ...]()
+    match found:
+        case season_ended.Standing(player=player, rating=rating):
+            table, own = "standings", (player, -rating)
+        case season_ended.PageWritten(page=page):
+            table, own = "pages", (page,)
+    row = found.ladder, found.season, *own, record.key, record.value
+    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
