@@ -3,7 +3,7 @@
 The index depends only on each player's newest event, not on the order of reading:
 
 - A player's newest event is the one with the greatest `offset`. An older event changes only the
-  history, which keeps the newest changes that were read.
+  history, which keeps the newest changes that were read (`writer`).
 - A player without a counted round stays in the index without a rank. So an older event that is read
   later does not return the player to the leaderboard.
 - Without views, the leaderboard lists the players who are not provisional. The histogram counts
@@ -111,15 +111,11 @@ class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 History = tuple[IndexedChange, ...]
 
-decode_change = msgspec.msgpack.Decoder(IndexedChange).decode
-encode_entry = msgspec.msgpack.Encoder().encode
-
 
 class LadderIndex(NamedTuple):
     """A part of a ladder's index: some players, and the data about all players."""
 
     players: Mapping[str, IndexedPlayer]
-    histories: Mapping[str, History]
     summary: LadderSummary
     swept: Swept = NOT_SWEPT  # The place of the last player whom a sweep has taken out.
     made: Mapping[tuple[str, int], IndexedPlayer] = {}
@@ -214,25 +210,19 @@ IndexEvent = RatingChanged | PlayerErased
 
 
 def apply_events(
-    before: LadderIndex, events: Iterable[IndexEvent], max_changes: int, views: Views = NO_VIEWS
+    before: LadderIndex, events: Iterable[IndexEvent], views: Views = NO_VIEWS
 ) -> LadderIndex:
     """The index of a ladder after these events. `before` must have those players of the events who
-    are in the index. Each history keeps its newest `max_changes` changes."""
-    players, histories = dict(before.players), dict(before.histories)
-    count, newest = before.summary.players, before.summary.offset
+    are in the index."""
+    players, count, newest = dict(before.players), before.summary.players, before.summary.offset
     last: IndexedPlayer | None = None
     made: dict[tuple[str, int], IndexedPlayer] = {}
     for event in events:
         player = event.player
         if isinstance(event, PlayerErased):
-            histories.pop(player, None)
             if (previous := players.pop(player, None)) is not None:
                 count -= previous.rounds > 0
             continue
-        if max_changes:
-            histories[player] = _with_change(
-                histories.get(player, ()), change_of(event), max_changes
-            )
         previous = players.get(player)
         if previous is not None and previous.offset >= event.offset:
             continue
@@ -245,13 +235,4 @@ def apply_events(
     summary = msgspec.structs.replace(before.summary, players=count)
     if last is not None:
         summary = LadderSummary(count, last.offset, last.completed_at, last.season)
-    return LadderIndex(players, histories, summary, before.swept, made)
-
-
-def _with_change(history: History, change: IndexedChange, max_changes: int) -> History:
-    """A history with one more change. It is in order of offset, has one change for each offset, and
-    keeps the newest `max_changes` at most."""
-    if not history or history[-1].offset < change.offset:
-        return (*history, change)[-max_changes:]
-    others = [each for each in history if each.offset != change.offset]
-    return tuple(sorted([*others, change], key=lambda each: each.offset))[-max_changes:]
+    return LadderIndex(players, summary, before.swept, made)

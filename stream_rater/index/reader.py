@@ -29,8 +29,8 @@ class AbsentLadder(Incomplete):
     """The index has nothing of the ladder."""
 
 
-class AfterRow(NamedTuple):
-    """The place on a leaderboard after this row. Greater ratings come first; equal ones by id."""
+class RowPlace(NamedTuple):
+    """The place of a row on a leaderboard. Greater ratings come first; equal ones by id."""
 
     rating: float
     player: str
@@ -70,14 +70,8 @@ class PageView(NamedTuple):
     """The players of the rows, if the ladder has tiers."""
 
 
-class StandingsPage(NamedTuple):
-    """A page of the standings of a season."""
-
-    rows: list[IndexedStanding]
-    more: bool  # Whether another page follows.
-
-
-Rows = list[tuple[str, float]]  # Rows of a leaderboard, in order: player and displayed rating.
+StandingsPage = tuple[list[IndexedStanding], bool]
+"""A page of the standings of a season, and whether another one follows."""
 
 
 class IndexReader:
@@ -125,7 +119,7 @@ class IndexReader:
         """The data about a ladder; None if it has no event."""
         with self._instant() as at:
             row = at.row(ladder)
-            return None if row is None else LadderView(row.summary, row.listed, dict(at.bins(row)))
+            return None if row is None else LadderView(row.summary, row.listed, at.bins(row))
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """The players in the given order; None for a player without an event."""
@@ -152,16 +146,16 @@ class IndexReader:
             keys = [row.prefix + offset + player.encode() for offset in offsets]
             changes = [each for _, each in at.cursor("changes").getmulti(keys)]
         newest = changes[max(0, len(changes) - self._max_changes) :]
-        return tuple(map(entries.decode_change, newest))
+        return tuple(map(tables.decode_change, newest))
 
     # --- the leaderboard ---
 
-    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
+    async def page(self, ladder: str, after: RowPlace | None, limit: int) -> PageView:
         """At most `limit` rows after a place, or the first ones."""
         with self._instant() as at:
             row = at.known(ladder)
-            rows = at.after("ranks", row.prefix, after, limit + 1)
-            return self._page(at, ladder, row, rows, limit)
+            places = at.after("ranks", row.prefix, after, limit + 1)
+            return self._page(at, ladder, row, places, limit)
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
         """At most `limit` rows with the player in the middle; None if the player is not listed."""
@@ -170,17 +164,16 @@ class IndexReader:
             found = at.players(row, [player]).get(player)
             if found is None or not found.is_listed(player, row.swept):
                 return None
-            place = AfterRow(found.rating, player)
-            rows = at.around("ranks", row.prefix, place, limit)
-            return self._page(at, ladder, row, rows, limit)
+            places = at.around("ranks", row.prefix, RowPlace(found.rating, player), limit)
+            return self._page(at, ladder, row, places, limit)
 
     def _page(
-        self, at: "_Instant", ladder: str, row: LadderRow, rows: Rows, limit: int
+        self, at: "_Instant", ladder: str, row: LadderRow, places: list[RowPlace], limit: int
     ) -> PageView:
-        shown = rows[:limit]
-        names = [player for player, _ in shown] if self._views(ladder).tiers else []
+        rows = at.ranked(row, places[:limit])
+        names = [each.player for each in rows] if self._views(ladder).tiers else []
         players = [*map(at.players(row, names).get, names)] if names else []
-        return PageView(at.ranked(row, shown), len(rows) > limit, row.listed, players)
+        return PageView(rows, len(places) > limit, row.listed, players)
 
     # --- past seasons ---
 
@@ -193,7 +186,7 @@ class IndexReader:
             return [tables.decode_kept(value) for _, value in at.beginning("seasons", prefix)]
 
     async def standings(
-        self, season: SeasonKept, after: AfterRow | None, limit: int
+        self, season: SeasonKept, after: RowPlace | None, limit: int
     ) -> StandingsPage:
         """At most `limit` standings after a place, or the first ones."""
         prefix = tables.season_key(season.ladder, season.season)
@@ -210,7 +203,7 @@ class IndexReader:
             score = at.get("places", key)
             if score is None:
                 return None
-            place = AfterRow(tables.rating_of(score), player)
+            place = RowPlace(tables.rating_of(score), player)
             return at.standings(prefix, at.around("standings", prefix, place, limit), limit)
 
     @contextmanager
@@ -266,10 +259,12 @@ class _Instant:
         """These players, without those whom the index does not have."""
         return {name: each.player for name, each in self.stored(row, names).items()}
 
-    def bins(self, row: LadderRow) -> Iterator[tuple[int, int]]:
-        """Yield the bins of the histogram, with the number of players in each."""
-        for key, value in self.beginning("points", row.prefix):
-            yield entries.BIN * tables.number_in(key[4:]), sum(tables.counts_in(value))
+    def bins(self, row: LadderRow) -> dict[int, int]:
+        """The number of players in each bin of the histogram, by its lower end."""
+        return {
+            entries.BIN * tables.number_in(key[4:]): sum(tables.counts_in(value))
+            for key, value in self.beginning("points", row.prefix)
+        }
 
     def better(self, row: LadderRow, rating: float) -> int:
         """The number of listed players with a greater rating."""
@@ -283,11 +278,11 @@ class _Instant:
         same = sum(1 for _ in takewhile(end.__gt__, keys))
         return int(counts[within + 1 :].sum()) + same
 
-    def ranked(self, row: LadderRow, rows: Rows) -> list[RankedRow]:
+    def ranked(self, row: LadderRow, places: list[RowPlace]) -> list[RankedRow]:
         """Rank the rows of a page."""
         found: list[RankedRow] = []
         first = None  # The rows before the page; known once a rating differs from the first.
-        for i, (player, rating) in enumerate(rows):
+        for i, (rating, player) in enumerate(places):
             if found and rating == found[-1].rating:
                 rank = found[-1].rank
             elif not found:
@@ -298,33 +293,34 @@ class _Instant:
             found.append(RankedRow(rank, player, rating))
         return found
 
-    def after(self, table: str, prefix: bytes, place: AfterRow | None, limit: int) -> Rows:
+    def after(
+        self, table: str, prefix: bytes, place: RowPlace | None, limit: int
+    ) -> list[RowPlace]:
         """At most `limit` rows of a leaderboard after a place, or the first ones."""
-        first = prefix if place is None else _behind(prefix, place)
-        return _rows(tables.keys_from(self.cursor(table), first), prefix, limit)
+        first = prefix if place is None else _key_of(prefix, place) + b"\0"
+        return _places(tables.keys_from(self.cursor(table), first), prefix, limit)
 
-    def around(self, table: str, prefix: bytes, place: AfterRow, limit: int) -> Rows:
+    def around(self, table: str, prefix: bytes, place: RowPlace, limit: int) -> list[RowPlace]:
         """At most `limit` rows of a leaderboard, this one in the middle, and one row after them."""
-        cursor = self.cursor(table)
-        before: Rows = []
-        if cursor.set_key(_behind(prefix, place)[:-1]) and cursor.prev():
-            before = _rows(cursor.iterprev(values=False), prefix, limit // 2)
-        own = place.player, place.rating
-        return [*reversed(before), own, *self.after(table, prefix, place, limit - len(before))]
+        cursor, before = self.cursor(table), list[RowPlace]()
+        if cursor.set_key(_key_of(prefix, place)) and cursor.prev():
+            before = _places(cursor.iterprev(values=False), prefix, limit // 2)
+        return [*reversed(before), place, *self.after(table, prefix, place, limit - len(before))]
 
-    def standings(self, prefix: bytes, rows: Rows, limit: int) -> StandingsPage:
+    def standings(self, prefix: bytes, places: list[RowPlace], limit: int) -> StandingsPage:
         """A page with the first `limit` of these rows as standings."""
-        keys = [_behind(prefix, AfterRow(rating, player))[:-1] for player, rating in rows[:limit]]
+        keys = [_key_of(prefix, each) for each in places[:limit]]
         found = [tables.decode_standing(self.get("standings", key)) for key in keys]
-        return StandingsPage(found, len(rows) > limit)
+        return found, len(places) > limit
 
 
-def _behind(prefix: bytes, place: AfterRow) -> bytes:
-    """The first key that may follow the key of this row of a leaderboard."""
-    return prefix + tables.scores_of([place.rating])[0] + place.player.encode() + b"\0"
+def _key_of(prefix: bytes, place: RowPlace) -> bytes:
+    """The key of a row of a leaderboard."""
+    return prefix + tables.scores_of([place.rating])[0] + place.player.encode()
 
 
-def _rows(keys: Iterator[bytes], prefix: bytes, limit: int) -> Rows:
-    size = len(prefix)
+def _places(keys: Iterator[bytes], prefix: bytes, limit: int) -> list[RowPlace]:
+    """The places of at most `limit` rows, while their keys begin with `prefix`."""
+    at = len(prefix)
     some = takewhile(lambda key: key.startswith(prefix), islice(keys, limit))
-    return [(key[size + 8 :].decode(), tables.rating_of(key[size : size + 8])) for key in some]
+    return [RowPlace(tables.rating_of(key[at : at + 8]), key[at + 8 :].decode()) for key in some]

@@ -119,6 +119,7 @@ class IndexedStanding(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rounds: int
 
 
+decode_change = msgspec.msgpack.Decoder(entries.IndexedChange).decode
 _decode_all = msgspec.msgpack.Decoder(list[StoredPlayer]).decode
 decode_kept = msgspec.json.Decoder(SeasonKept).decode
 encode_entry = msgspec.msgpack.Encoder().encode

@@ -125,7 +125,7 @@ class IndexWriter:
             row = self._new_row(ladder)
         stored = self._stored(t, row.prefix, {event.player for event in events})
         before = _part_of(row, stored)
-        after = entries.apply_events(before, events, 0, views)
+        after = entries.apply_events(before, events, views)
         kept = self._write_changes(t, row.prefix, stored, events)
         self._write(t, row, before, after, stored, kept)
         row.summary = after.summary
@@ -239,7 +239,7 @@ class IndexWriter:
             each.rank, each.player, each.rating, each.percentile, each.tier, each.rounds
         )
         key = season + score + player
-        t.put(key, entries.encode_entry(entry), db=self._tables.standings)
+        t.put(key, tables.encode_entry(entry), db=self._tables.standings)
 
     # --- tables ---
 
@@ -333,7 +333,7 @@ class IndexWriter:
             if isinstance(event, RatingChanged):
                 offset, most = tables.number_key(event.offset), 8 * self._max_changes
                 offsets = _with_offset(offsets, offset)
-                added[prefix + offset + player] = entries.encode_entry(entries.change_of(event))
+                added[prefix + offset + player] = tables.encode_entry(entries.change_of(event))
             too_many = max(0, len(offsets) - most)
             for each in tables.offsets_in(offsets[:too_many]):
                 key = prefix + each + player
@@ -345,9 +345,9 @@ class IndexWriter:
 
 
 def _part_of(row: LadderRow, stored: Stored) -> LadderIndex:
-    """The part of a ladder's index for these players, without histories."""
+    """The part of a ladder's index for these players."""
     players = {name: each.player for name, each in stored.items()}
-    return LadderIndex(players, {}, row.summary, row.swept)
+    return LadderIndex(players, row.summary, row.swept)
 
 
 def _with_offset(offsets: bytes, offset: bytes) -> bytes:

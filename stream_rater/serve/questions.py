@@ -1,4 +1,4 @@
-"""Answers the questions about ladders and players from the index.
+"""Answers the questions about ladders, players and past seasons from the index.
 
 While the index is being made, a player with many rounds looks like a newcomer. So `IndexReader`
 raises Incomplete if it is not known to be complete.
@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import reader
 from stream_rater.index.entries import BIN, IndexedPlayer
 from stream_rater.index.reader import AbsentLadder, Incomplete, IndexReader
@@ -23,11 +24,14 @@ from stream_rater.serve import bodies, routes
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 
+MOST_DIGITS = 18  # The most digits of the number of a season in a request.
 VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 
 T = TypeVar("T")
 Compute = Callable[[Callable[[], bodies.PredictAnswer]], Awaitable[bodies.PredictAnswer]]
 """Runs a computation without delaying other requests."""
+StartedSeasons = Callable[[str], Awaitable[Sequence[int]]]
+"""Returns the numbers of a ladder's started seasons, in order; none if unknown."""
 
 
 class Questions:
@@ -70,10 +74,6 @@ class Questions:
             ],
             listing=views.listing, tiers=list(views.tiers),
         )  # fmt: skip
-
-    async def present_season(self, ladder: str) -> int | None:
-        """The season of the ladder's newest event; None before the first season."""
-        return (await self._view(ladder)).summary.season
 
     async def player(self, ladder: str, player: str) -> bodies.RankedPlayer:
         """A player with the player's rank and percentile."""
@@ -147,6 +147,63 @@ class Questions:
             found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
         shown = self._ladder_views(ladder).listing.display
         return _page(found, percentiles=shown == "percentile")
+
+    # --- past seasons ---
+
+    async def seasons(self, ladder: str, started: StartedSeasons) -> bodies.SeasonList:
+        """The seasons of a ladder, and whether their standings are kept."""
+        present = (await self._view(ladder)).summary.season
+        kept = {each.season: each for each in await self._index.kept(ladder)}
+        numbers = list(await started(ladder))
+        if not numbers and present is not None and present not in kept:
+            numbers = [present]
+        numbers = sorted({*kept, *numbers})
+        if any(each not in kept for each in numbers[:-1]):
+            self.check_complete()  # one may be kept, and not be read yet
+        return bodies.SeasonList(
+            ladder=ladder,
+            seasons=[_season(each, kept.get(each), runs=each == numbers[-1]) for each in numbers],
+        )
+
+    async def season(
+        self, ladder: str, number: str, limit: int, cursor: str | None, around: str | None
+    ) -> bodies.SeasonPageAnswer:
+        """A page of the standings of a season: at a cursor, around a player, or the first."""
+        routes.check_page(cursor, around)
+        season = await self._kept_season(ladder, number)
+        page: reader.StandingsPage | None
+        if around is not None:
+            page = await self._index.standings_around(season, around, limit)
+            if page is None:
+                raise Refused(
+                    "not-listed", f"{around!r} was not listed when season {season.season} ended: "
+                    "leave `around` out", "query.around",
+                )  # fmt: skip
+        else:
+            place = routes.decode_cursor(cursor)
+            page = await self._index.standings(season, place, limit)
+        rows, more = page
+        return bodies.SeasonPageAnswer(
+            season=season.season, ended_at=season.ended_at, listed=season.listed,
+            rows=[bodies.SeasonRow(**structs.asdict(each)) for each in rows],
+            next=routes.next_cursor(rows, more),
+        )  # fmt: skip
+
+    async def _kept_season(self, ladder: str, number: str) -> SeasonKept:
+        """The season with this number. Raises Refused if its standings are not kept."""
+        if not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
+            raise Refused("bad-request", "give the number of a season", "path.season")
+        await self.check_ladder(ladder)
+        for each in await self._index.kept(ladder):
+            if each.season == int(number):
+                return each
+        self.check_complete()
+        raise Refused(
+            "unknown-season", f"no standings of season {number} of ladder {ladder!r} are kept: "
+            f"/v1/ladders/{ladder}/seasons lists those there are", "path.season",
+        )  # fmt: skip
+
+    # --- predictions ---
 
     async def predict(self, ladder: str, question: bodies.PredictQuestion) -> bodies.PredictAnswer:
         """The prediction of a round."""
@@ -239,6 +296,18 @@ class Questions:
         """Raise Incomplete if a missing player or ladder may have events that are not read yet."""
         if not self._is_complete():
             raise Incomplete
+
+
+def _season(number: int, kept: SeasonKept | None, *, runs: bool) -> bodies.SeasonAnswer:
+    if kept is None:
+        return bodies.SeasonAnswer(
+            season=number, started_at=None, ended_at=None, players=None, listed=None,
+            standings="season-runs" if runs else "not-written",
+        )  # fmt: skip
+    return bodies.SeasonAnswer(
+        season=number, started_at=kept.started_at, ended_at=kept.ended_at,
+        players=kept.players, listed=kept.listed, standings="kept",
+    )  # fmt: skip
 
 
 Tiers = tuple[bodies.TierName, bodies.TierName]

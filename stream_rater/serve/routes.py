@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from stream_rater.contract.events import MAX_ID_BYTES
-from stream_rater.index.reader import AfterRow, RankedRow
+from stream_rater.index.reader import RankedRow, RowPlace
 from stream_rater.index.tables import IndexedStanding
 from stream_rater.serve import bodies
 from stream_rater.serve.problems import Refused
@@ -246,7 +246,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
 
 
-def encode_cursor(place: AfterRow) -> str:
+def encode_cursor(place: RowPlace) -> str:
     """Encode a place as a cursor."""
     packed = msgspec.msgpack.encode(_Cursor(CURSOR_VERSION, place.rating, place.player))
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
@@ -254,7 +254,7 @@ def encode_cursor(place: AfterRow) -> str:
 
 def next_cursor(rows: Sequence[RankedRow | IndexedStanding], more: bool) -> str | None:
     """The cursor of the page after these rows; None if there is none."""
-    return encode_cursor(AfterRow(rows[-1].rating, rows[-1].player)) if rows and more else None
+    return encode_cursor(RowPlace(rows[-1].rating, rows[-1].player)) if rows and more else None
 
 
 def check_page(cursor: str | None, around: str | None) -> None:
@@ -263,7 +263,7 @@ def check_page(cursor: str | None, around: str | None) -> None:
         raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
 
 
-def decode_cursor(cursor: str | None) -> AfterRow | None:
+def decode_cursor(cursor: str | None) -> RowPlace | None:
     """The place of a cursor; None without a cursor. Raises Refused if the text is none."""
     if cursor is None:
         return None
@@ -280,4 +280,4 @@ def decode_cursor(cursor: str | None) -> AfterRow | None:
             "bad-cursor", "take `next` of the page before as it is, or leave `cursor` out",
             "query.cursor",
         ) from None  # fmt: skip
-    return AfterRow(found.rating, found.player)
+    return RowPlace(found.rating, found.player)

@@ -101,7 +101,7 @@ class ServeProcess(Watcher):
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready, door=self._doorway.door,
-            fresh=fresh, seasons=index,
+            fresh=fresh,
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,

@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_rater.contract.events import rating_changed_from_json, to_json
 from stream_rater.index import folder
-from stream_rater.index.reader import AfterRow, IndexReader
+from stream_rater.index.reader import IndexReader, RowPlace
 from stream_rater.index.tables import Tail
 from stream_rater.index.writer import AT_ONCE, IndexWriter
 from tests.benchmarks.command import a_parser, end, parsed, show
@@ -94,7 +94,7 @@ def _answers(store: folder.Store, players: int, rng: random.Random) -> Iterator[
     questions: dict[str, Any] = {
         "player": lambda: reader.player(LADDER, somebody()),
         "lookup": lambda: reader.players(LADDER, [somebody() for _ in range(LOOKED_UP)]),
-        "page": lambda: reader.page(LADDER, AfterRow(rng.gauss(MEAN, SPREAD), ""), ROWS),
+        "page": lambda: reader.page(LADDER, RowPlace(rng.gauss(MEAN, SPREAD), ""), ROWS),
         "around": lambda: reader.around(LADDER, somebody(), ROWS),
         "history": lambda: reader.history(LADDER, somebody()),
         "ladder": lambda: reader.ladder(LADDER),

@@ -98,7 +98,7 @@ class DoorPlace:
         )  # fmt: skip
         self.api = Api(
             given, "0", questions, beliefs, Hub(), self.metrics, list, NOTHING,
-            door=self.door if given.serve_write_token else None, seasons=NOTHING,
+            door=self.door if given.serve_write_token else None,
         )  # fmt: skip
         self.states = self.door.states
 

@@ -26,7 +26,7 @@ from stream_rater.contract.record import Record
 from stream_rater.index import tables
 from stream_rater.index.entries import PlayerErased, bin_of, player_of
 from stream_rater.index.follower import LOOK_S, SeasonFollower
-from stream_rater.index.reader import AbsentLadder, AfterRow, Incomplete
+from stream_rater.index.reader import AbsentLadder, Incomplete, RowPlace
 from stream_rater.index.writer import IndexWriter
 from stream_rater.serve import routes
 from tests import real
@@ -168,7 +168,7 @@ def test_pages_equal_a_plain_table(tmp_path: Path, seed: int) -> None:
     rng, names = random.Random(seed), [f"{i:02}é" for i in range(25)]
     ratings = [-0.0, 1.5, 2.5, 2.5, 99.0, -49.99, 50.0, 1e9]
     table: dict[str, float] = {}
-    places: list[AfterRow | None] = [None]
+    places: list[RowPlace | None] = [None]
     with closing(Index(tmp_path / str(seed))) as index:
         if seed % 2:
             index.apply([an_event("before", 1, ladder="a"), an_event("behind", 1, ladder="z")])
@@ -189,12 +189,12 @@ def test_pages_equal_a_plain_table(tmp_path: Path, seed: int) -> None:
                 assert index.ask("around", LADDER, away, 3) is None
             if table:
                 name = rng.choice(sorted(table))
-                cursor = routes.encode_cursor(AfterRow(table[name], name))
+                cursor = routes.encode_cursor(RowPlace(table[name], name))
                 places.append(routes.decode_cursor(cursor))
 
 
 def assert_pages(
-    index: Index, table: dict[str, float], places: Sequence[AfterRow | None], limit: int
+    index: Index, table: dict[str, float], places: Sequence[RowPlace | None], limit: int
 ) -> None:
     whole = brute(table)
     for behind in places:
@@ -269,22 +269,22 @@ def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
             rows = [row_of(each) for each in standings_of(season)]
             for limit in (1, 5, LISTED, LISTED + 1):
                 seen: list[tables.IndexedStanding] = []
-                after: AfterRow | None = None
+                after: RowPlace | None = None
                 while True:
-                    page = index.ask("standings", summary_of(season), after, limit)
-                    seen += page.rows
-                    assert page.more == (len(seen) < LISTED)
-                    if not page.more:
+                    found, more = index.ask("standings", summary_of(season), after, limit)
+                    seen += found
+                    assert more == (len(seen) < LISTED)
+                    if not more:
                         break
-                    after = AfterRow(page.rows[-1].rating, page.rows[-1].player)
+                    after = RowPlace(found[-1].rating, found[-1].player)
                 assert seen == rows
             for i, row in enumerate(rows):
-                page = index.ask("standings_around", summary_of(season), row.player, 5)
-                assert page.rows == rows[max(0, i - 2) :][:5]
+                found, _ = index.ask("standings_around", summary_of(season), row.player, 5)
+                assert found == rows[max(0, i - 2) :][:5]
             assert index.ask("standings_around", summary_of(season), "nobody", 5) is None
-        page = index.ask("standings", summary_of(0), AfterRow(1550.0, "x"), 3)
+        found, _ = index.ask("standings", summary_of(0), RowPlace(1550.0, "x"), 3)
         below = [each for each in map(row_of, standings_of(0)) if each.rating < 1550.0]
-        assert page.rows == below[:3], "a cursor of nobody who is listed is a place, too"
+        assert found == below[:3], "a cursor of nobody who is listed is a place, too"
 
 
 def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:

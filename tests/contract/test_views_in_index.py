@@ -341,8 +341,8 @@ def test_tiers_of_events(make: Make) -> None:
     ]  # fmt: skip
     assert make(a_ladder(LISTING), clock, "other").apply(some) == {}
     views = BOTH.views(LADDER)
-    once = apply_events(LadderIndex({}, {}, LadderSummary()), some, 9, views)
-    assert apply_events(once, some[-1:], 9, views).players == once.players, "read once more"
+    once = apply_events(LadderIndex({}, LadderSummary()), some, views)
+    assert apply_events(once, some[-1:], views).players == once.players, "read once more"
     rig = make(a_ladder(), clock, "none")
     rig.apply([an_event("ann", 1)])
     for answer in (

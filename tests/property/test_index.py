@@ -9,7 +9,13 @@ import pytest
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import NOT_LISTED
 from stream_rater.index import entries, tables
-from stream_rater.index.entries import IndexEvent, LadderIndex, LadderSummary, PlayerErased
+from stream_rater.index.entries import (
+    IndexedChange,
+    IndexEvent,
+    LadderIndex,
+    LadderSummary,
+    PlayerErased,
+)
 from tests.builders.indexes import KEPT, LADDER, Index
 from tests.contract import test_views_in_index as viewing
 
@@ -18,7 +24,8 @@ class Model:
     """A ladder's index as `entries` makes it."""
 
     def __init__(self, ladders: Ladders, clock: viewing.Clock) -> None:
-        self.index, self._clock = LadderIndex({}, {}, LadderSummary()), clock
+        self.index, self._clock = LadderIndex({}, LadderSummary()), clock
+        self.changes: dict[str, dict[int, IndexedChange]] = {}
         self.place(ladders)
 
     def place(self, ladders: Ladders) -> None:
@@ -31,7 +38,18 @@ class Model:
         self.index = self.index._replace(players=players, swept=first)
 
     def apply(self, events: list[IndexEvent]) -> None:
-        self.index = entries.apply_events(self.index, events, KEPT, self.views)
+        self.index = entries.apply_events(self.index, events, self.views)
+        for event in events:
+            changes = self.changes.setdefault(event.player, {})
+            if isinstance(event, PlayerErased):
+                changes.clear()
+            else:
+                changes[event.offset] = entries.change_of(event)
+
+    def history(self, player: str) -> entries.History:
+        """The newest changes, in order."""
+        kept = sorted(self.changes.get(player, {}).items())[-KEPT:]
+        return tuple(change for _, change in kept)
 
     def sweep(self) -> None:
         due = [
@@ -77,11 +95,12 @@ def test_the_index_equals_its_definition(tmp_path: Path, seed: int) -> None:
                 if ladders.views(LADDER).id != model.views.id:
                     model.place(ladders)
             index = Index(tmp_path / "index", ladders, clock)
-        assert_equal(index, model.index)
+        assert_equal(index, model)
     index.close()
 
 
-def assert_equal(index: Index, model: LadderIndex) -> None:
+def assert_equal(index: Index, of_model: Model) -> None:
+    model = of_model.index
     rows = index.contents()
     decode = msgspec.msgpack.Decoder(tables.StoredPlayer).decode
     assert {key[4:].decode(): decode(row).player for key, row in rows["players"]} == model.players
@@ -93,4 +112,4 @@ def assert_equal(index: Index, model: LadderIndex) -> None:
     view = index.ask("ladder", LADDER)
     assert (view.summary, view.listed) == (model.summary, len(listed))
     for name in viewing.NAMES:
-        assert index.ask("history", LADDER, name) == model.histories.get(name, ())
+        assert index.ask("history", LADDER, name) == of_model.history(name)

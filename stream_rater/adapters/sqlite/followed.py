@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater.adapters.sqlite import names, reading, season_file
+from stream_rater.contract import season_ended
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
 
@@ -96,7 +97,8 @@ class FileStandings:
 
     def ends(self) -> Sequence[int]:
         """The number of seasons."""
-        return [self._file.count()]
+        found = map(season_ended.decoded, self._file.records(marks=True))
+        return [sum(isinstance(each, season_ended.SeasonKept) for each in found)]
 
     def start_at(self, positions: Sequence[int]) -> None:
         """Let `gather` begin after this many seasons."""
@@ -107,7 +109,7 @@ class FileStandings:
         changed_s = self._path.stat().st_mtime if self._path.exists() else -1.0
         if changed_s == self._seen:
             return []
-        count, self._seen = self._file.count(), changed_s
+        (count,), self._seen = self.ends(), changed_s
         self.reached, before, self._next = {0: count}, self._next, count
         if count < before:
             raise LogTrouble(f"{self._path} is another file now: reading begins again")

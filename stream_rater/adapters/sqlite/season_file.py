@@ -57,13 +57,6 @@ class SeasonFile:
         """`data_id`: the id of the data file; another file's standings are then Unusable."""
         self._path, self._data_id = path, data_id
 
-    def count(self) -> int:
-        """The number of seasons that are kept, of all ladders."""
-        with self._reading() as connection:
-            if connection is None:
-                return 0
-            return int(connection.execute("SELECT count(*) FROM seasons").fetchone()[0])
-
     def records(self, *, marks: bool = False) -> Iterator[Record]:
         """Yield all records, season by season: its standings, then the marks of its pages, and the
         summary last. `marks`: without the standings. A season whose summary is yielded is there as

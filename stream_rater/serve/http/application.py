@@ -24,7 +24,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import PARENT, STATE, RecordPlace, trace_of
-from stream_rater.index.reader import Incomplete, IndexReader
+from stream_rater.index.reader import Incomplete
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
@@ -40,7 +40,6 @@ from stream_rater.serve.http.page import page_routes
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Questions
-from stream_rater.serve.seasons import PastSeasons
 
 MOST_ANSWERED = 2000
 """The most requests answered at once, half of them of one address. Followers are not counted."""
@@ -56,10 +55,10 @@ class Api:
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
-        *, seasons: IndexReader, door: Door | None = None, fresh: FreshAnswers | None = None,
+        *, door: Door | None = None, fresh: FreshAnswers | None = None,
     ) -> None:  # fmt: skip
         """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
-        None if nothing does. `seasons` has the standings of past seasons."""
+        None if nothing does."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._beliefs, self._unready = beliefs, unready
         self._rate = limits.RateLimit(settings.serve_rate)
@@ -67,7 +66,6 @@ class Api:
         most_bytes = max(limits.MOST_BODIES_BYTES, 2 * door.largest if door else 0)
         self._bodies = limits.Shares(most_bytes, "bytes are being taken: try again")
         self._door, self._fresh = door, fresh
-        self._seasons = PastSeasons(seasons, questions, beliefs.started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         self._needs_token = bool(settings.serve_token)
         origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
@@ -232,10 +230,10 @@ class Api:
             case "explain":
                 return await self._beliefs.explain(ladder, path["player"])
             case "seasons":
-                return await self._seasons.list(ladder)
+                return await self._questions.seasons(ladder, self._beliefs.started_seasons)
             case "season":
                 page = query["limit"], query["cursor"], query["around"]
-                return await self._seasons.leaderboard(ladder, path["season"], *page)
+                return await self._questions.season(ladder, path["season"], *page)
             case "send-round":
                 begin = self._beginnings(ladder, query)
                 return await self._opened_door().round(ladder, given.body, given.trace, begin)
