@@ -9,12 +9,9 @@ every listed player of a season has one record. The last page comes with the sum
 All records of a ladder are in one partition.
 """
 
-import hashlib
-from collections.abc import Iterable
-
 import msgspec
 
-from stream_rater.contract.events import UNDECODABLE, cloud_event_headers, joined, shown, to_json
+from stream_rater.contract.events import UNDECODABLE, cloud_event_headers, joined, to_json
 from stream_rater.contract.record import ANY_OFFSET, Record
 
 PLAYERS_PER_PAGE = 5000  # The players of a page, except of the last one, which may have fewer.
@@ -134,19 +131,3 @@ def decoded(record: Record) -> SeasonRecord | None:
 def is_mark(record: Record) -> bool:
     """Whether a record of the topic is the mark of a page or a summary, by its key."""
     return _kinds.get((record.key or b"").count(b":") + 1) is not Standing
-
-
-def unfinished(ladder: str, season: int) -> str:
-    """The error text where only a part of a season's standings is written."""
-    return (
-        f"ladder {shown(ladder)!r}, season {season}: only a part of its standings is written: run "
-        f"`stream-rater season-standings {shown(ladder)} {season}` to its end, then this again"
-    )
-
-
-def digest_of(parts: Iterable[bytes]) -> str:
-    """A digest of these bytes."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()

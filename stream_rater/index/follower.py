@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO
@@ -53,8 +53,8 @@ class SeasonFollower:
         self._log, self._writer, self._trouble, self._clock = log, writer, trouble, clock
         self._topic: FollowedRecords | None = None
         self._positions: list[int] = []
-        self._ends: list[int] = []
-        self._again_s, self._whole = clock(), False
+        self._ends: Sequence[int] = ()
+        self._again_s = clock()
         self.caught_up = False  # Whether all is written that existed at first and may be read.
 
     def poll(self) -> None:
@@ -62,7 +62,10 @@ class SeasonFollower:
         if self._clock() < self._again_s:
             return
         try:
-            self._poll()
+            if self._topic is None:
+                self._open()
+            if self._topic is not None:
+                self._read(self._topic)
         except (Denied, Unrecoverable, Trouble) as error:
             is_final = isinstance(error, Denied | Unrecoverable)
             self.caught_up |= is_final  # no other data needs this right or this file
@@ -70,39 +73,30 @@ class SeasonFollower:
             self.close()
             self._again_s = self._clock() + (DENIED_S if is_final else LOOK_S)
 
-    def _poll(self) -> None:
-        if (topic := self._topic or self._open()) is None:
+    def _open(self) -> None:
+        """Begin to read the topic, if it exists."""
+        self._topic = topic = self._log.standings()
+        if topic is None:
+            self.caught_up, self._again_s = True, self._clock() + LOOK_S
             return
+        self._ends = topic.end_offsets()
+        self._positions = list(self._writer.begin_seasons(topic.id, self._ends))
+        topic.start_at(dict(enumerate(self._positions)))
+
+    def _read(self, topic: FollowedRecords) -> None:
         for _ in range(SEASON_BATCHES):
-            records = topic.gather(0.0 if self._whole else FIRST_WAIT_S)
+            records = topic.gather(0.0 if self.caught_up else FIRST_WAIT_S)
             before = list(self._positions)
             for each in records:
                 self._positions[each.partition] = each.offset + 1
-            for partition, end in topic.reached.items():
+            for partition, end in topic.ends.items():
                 self._positions[partition] = max(self._positions[partition], end)
             if self._positions != before:
                 self._writer.apply_seasons([*map(decoded, records)], self._positions)
             both = zip(self._positions, self._ends, strict=True)
-            self._whole = self._whole or all(at >= end for at, end in both)
-            self.caught_up |= self._whole
+            self.caught_up |= all(at >= end for at, end in both)
             if not records:
                 break
-
-    def _open(self) -> FollowedRecords | None:
-        """Begin to read the topic; None if it does not exist."""
-        topic = self._log.standings()
-        if topic is None:
-            self.caught_up, self._again_s = True, self._clock() + LOOK_S
-            return None
-        try:
-            self._ends = list(topic.ends())
-            self._positions = list(self._writer.begin_seasons(topic.id, self._ends))
-            topic.start_at(self._positions)
-        except BaseException:
-            topic.close()
-            raise
-        self._topic, self._whole = topic, False
-        return topic
 
     def close(self) -> None:
         """Close the topic. The next call of `poll` opens one again."""
@@ -209,7 +203,7 @@ class Follower:
 
     def _mismatch(self, writer: IndexWriter, topic: FollowedTopic) -> str:
         """Why the index does not match the topic as it is now; empty if it does."""
-        ends, state = topic.ends(), writer.state
+        ends, state = topic.end_offsets(), writer.state
         stored, tails = writer.positions(len(ends)), state.tails
         if len(stored) > len(ends):
             return f"rating-changed has {len(ends)} partitions, and had {len(stored)}"
@@ -232,7 +226,7 @@ class Follower:
     def _follow(self) -> None:
         with closing(self._connect()) as log, closing(log.changed()) as topic:
             self._topic = topic
-            ends = list(topic.ends())  # read before the index is compared, which may have more
+            ends = topic.end_offsets()  # read before the index is compared, which may have more
             writer = self._opened(topic)
             stored = writer.positions(topic.partitions)
             fed = [*self._fed, *[0] * (topic.partitions - len(self._fed))]
@@ -241,7 +235,7 @@ class Follower:
                 min(pair) if self._fed else pair[1] for pair in zip(fed, newest, strict=True)
             ]
             start = [min(pair) for pair in zip(stored, self._fed, strict=True)]
-            topic.start_at(start)
+            topic.start_at(dict(enumerate(start)))
             self._watcher.begun(self._fed)
             seasons = SeasonFollower(log, writer, self._watcher.trouble, self._clock)
             with closing(seasons):
@@ -280,7 +274,8 @@ class Follower:
         changes: list[PlacedEvent] = []
         events: list[NewEvent] = []
         before, tails, back = list(positions), dict[int, Record](), ""
-        for record in self._gather(topic, positions):
+        records, ends = self._gather(topic)
+        for record in records:
             if record.offset < (at := before[record.partition]):
                 place = f"partition {record.partition} was read to {at}"
                 back = f"{place}, and goes on at {record.offset}"
@@ -289,7 +284,7 @@ class Follower:
             self._add_record(record, changes, events)
             tails[record.partition] = record
         if not back:
-            before = [max(pair) for pair in zip(before, self._reached, strict=True)]
+            before = [max(at, ends.get(p, 0)) for p, at in enumerate(before)]
         if before != positions:
             last = {p: Tail(each.offset, checksum(each.value)) for p, each in tails.items()}
             made = writer.apply(changes, before, last)
@@ -307,19 +302,17 @@ class Follower:
         if back:
             raise LogTrouble(f"{topic.id}: {back}")
 
-    def _gather(self, topic: FollowedTopic, positions: Sequence[int]) -> Sequence[Record]:
+    def _gather(self, topic: FollowedTopic) -> tuple[Sequence[Record], Mapping[int, int]]:
         """The records that one wait brings, and those that are there by then: what was published
-        waits no longer. Stops once it has AT_ONCE of them."""
-        records, self._reached = list[Record](), list(positions)
-        wait_s = POLL_S
+        waits no longer. Stops once it has AT_ONCE of them. Also the ends that it has reached."""
+        records, ends, wait_s = list[Record](), dict[int, int](), POLL_S
         while True:
             some = topic.gather(wait_s)
             records += some
-            for partition, end in topic.reached.items():
-                self._reached[partition] = max(self._reached[partition], end)
+            ends |= topic.ends
             wait_s = 0.0
             if not some or len(records) >= AT_ONCE or self._stop.is_set():
-                return records
+                return records, ends
 
     def _sweep(self, writer: IndexWriter) -> bool:
         """Let players leave the leaderboards if it is time. Returns whether none must leave now."""

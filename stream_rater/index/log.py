@@ -15,15 +15,15 @@ class FollowedRecords(Protocol):
         """A name that no other topic has, not even a later topic with the same name."""
 
     @property
-    def reached(self) -> Mapping[int, int]:
+    def ends(self) -> Mapping[int, int]:
         """The ends of those partitions that the last `gather` has read to their end. The offsets
         before an end need not have records."""
 
-    def ends(self) -> Sequence[int]:
+    def end_offsets(self) -> Sequence[int]:
         """The end of each partition."""
 
-    def start_at(self, positions: Sequence[int]) -> None:
-        """Let `gather` begin at these offsets, one for each partition."""
+    def start_at(self, offsets: Mapping[int, int]) -> None:
+        """Let `gather` begin at these offsets, by partition."""
 
     def gather(self, wait_s: float) -> Sequence[Record]:
         """The records that arrive within `wait_s`. Returns early if there are many. The records of

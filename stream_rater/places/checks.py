@@ -9,7 +9,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX
 from stream_rater.contract import season_ended
-from stream_rater.contract.events import ESTIMATORS, UPDATERS
+from stream_rater.contract.events import ESTIMATORS, UPDATERS, shown
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -62,8 +62,12 @@ def whole_seasons(records: Iterable[Record]) -> Iterator[Record]:
             is_kept = isinstance(found, season_ended.SeasonKept)
             (kept if is_kept else begun).add((found.ladder, found.season))
             yield record
-    for season in begun - kept:
-        raise Failed(season_ended.unfinished(*season))
+    for ladder, season in begun - kept:
+        raise Failed(
+            f"ladder {shown(ladder)!r}, season {season}: only a part of its standings is written: "
+            f"run `stream-rater season-standings {shown(ladder)} {season}` to its end, then this "
+            "again"
+        )
 
 
 def still_behind(records: int) -> Failed:

@@ -2,6 +2,7 @@
 standings. The fields and values equal those of the service's events, because both come from the
 same beliefs. Only the order differs: the service writes the events of a round shard by shard."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -151,9 +152,10 @@ class Standings:
     def digest(self) -> str:
         columns = self._rating, self._mu, self._sigma, self._rounds
         names = msgspec.msgpack.encode((self.ladder, self.season, self._tier, self._names))
-        return season_ended.digest_of(
-            [*(np.ascontiguousarray(each).tobytes() for each in columns), names]
-        )
+        digest = hashlib.sha256()
+        for part in (*(np.ascontiguousarray(each).tobytes() for each in columns), names):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return digest.hexdigest()
 
     def page(self, number: int) -> Iterator[season_ended.SeasonRecord]:
         """Yield the records of the players of a page, the best first, and then its mark."""

@@ -19,7 +19,7 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.index.folder import default_path
 from stream_rater.index.follower import Follower
 from stream_rater.index.log import NewEvent, Watcher
-from stream_rater.index.process import END_TIMEOUT_S, IndexProcess
+from stream_rater.index.process import END_TIMEOUT_S, IndexProcess, MakeFollower
 from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.places import check_not_half, log_to_follow, place_of
 from stream_rater.places.port import Place
@@ -59,19 +59,26 @@ class Parts(NamedTuple):
 MakeParts = Callable[[Watcher, ApiMetrics], Parts]  # Makes the parts, which report to the watcher.
 
 
+def follower_of(
+    settings: Settings, ladders: Ladders, where: Path, data: Path | None = None
+) -> MakeFollower:
+    """What makes the follower of the index in the folder `where`. `data`: the data file whose log
+    it follows; None: the log of the settings."""
+    return partial(
+        Follower, where, partial(log_to_follow, settings, data), settings.serve_history,
+        ladders=ladders,
+    )  # fmt: skip
+
+
 def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
     """A function that makes the parts of a process beside workers, Kafka and Redis."""
 
     def make(watcher: Watcher, _: ApiMetrics) -> Parts:
         check_not_half(settings)
         where = Path(settings.index) if settings.index else default_path(settings.serve)
-        follow = partial(
-            Follower, where, partial(log_to_follow, settings), settings.serve_history,
-            ladders=ladders,
-        )  # fmt: skip
         rounds = round_log_of(settings, watcher.trouble) if settings.serve_write_token else None
         return Parts(
-            IndexProcess(where, follow, watcher, settings.serve_lag),
+            IndexProcess(where, follower_of(settings, ladders, where), watcher, settings.serve_lag),
             IndexReader(settings.serve_history, ladders),
             partial(place_of, settings, timeout_s=TIMEOUT_S),
             DoorParts(rounds, partial(place_of, settings, timeout_s=PROGRESS_TIMEOUT_S)),

@@ -8,18 +8,16 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unusable
 from stream_rater.index import folder
-from stream_rater.index.follower import Follower
 from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess
 from stream_rater.index.reader import IndexReader
-from stream_rater.places import log_to_follow
 from stream_rater.places.file import FilePlace
 from stream_rater.runtime import startup
 from stream_rater.runtime.connections import is_local
 from stream_rater.runtime.file_engine import FileEngine
 from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.service import MakeParts, Parts
+from stream_rater.serve.service import MakeParts, Parts, follower_of
 
 
 class Standalone(IndexProcess):
@@ -39,11 +37,7 @@ class Standalone(IndexProcess):
 
     def _prepare_index(self, path: Path, where: Path, log_id: str, end: int) -> None:
         """Take the index's folder. Raises Unusable if the index has events that the file lost."""
-        settings = self._settings
-        follow = partial(
-            Follower, where, partial(log_to_follow, settings, path), settings.serve_history,
-            ladders=self._ladders,
-        )  # fmt: skip
+        follow = follower_of(self._settings, self._ladders, where, path)
         super().__init__(where, follow, self._reports_to)
         reached = list[int]()
         with suppress(StoreTrouble):  # the index is made again

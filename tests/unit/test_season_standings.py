@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.followed import FileLog
 from stream_rater.adapters.sqlite.log import FileSubmitter
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
 from stream_rater.adapters.sqlite.reading import DataFile
@@ -268,6 +269,20 @@ def test_killed_between_pages(path: Path) -> None:
         assert summaries(path) == [], "none of it is shown before all of it is there"
         keep(path)
         assert rows_of(path) == whole
+
+
+def test_a_season_that_is_being_written_hides_no_other(path: Path) -> None:
+    """An index reads what there is. The season appears once its summary does."""
+    submit(path, [*some_season(), begins(1), a_round(50, "p1", "p2", ladder=LADDER), begins(2)])
+    keep(path, "0")
+    keep_one_page(path)
+    with closing(FileLog(path)) as log:
+        topic = log.standings()
+        topic.start_at({0: 0})
+        found = [*map(decoded, topic.gather(0.0))]
+        assert [each.season for each in found if isinstance(each, SeasonKept)] == [0]
+        assert {each.season for each in found if isinstance(each, Standing)} == {0, 1}
+        assert topic.ends == {0: 1} and topic.end_offsets() == [1]
 
 
 def test_other_terms_do_not_mix(path: Path) -> None:

@@ -237,57 +237,39 @@ class KafkaLog:
         """Does nothing: each topic has its own connections."""
 
 
-class KafkaTopic:
-    """A topic that an index follows. The methods raise LogTrouble or Denied."""
+class KafkaTopic(reader.Reader):
+    """A topic that an index follows (`index.log.FollowedTopic`)."""
 
     def __init__(
         self, settings: Settings, admin: topics.Admin, topic: str, partitions: int
     ) -> None:
-        self._settings, self._admin, self._topic = settings, admin, topic
+        super().__init__(settings, topic)
+        self._settings, self._admin = settings, admin
         self.id, self.partitions = f"{topic}:{admin.topic_id(topic)}", partitions
-        self._reader = reader.Reader(settings, topic)
 
     @property
     def forgets_s(self) -> float:
         """The time after which Kafka may delete a record without a value."""
         found = None
         with suppress(Denied):
-            found = self._admin.configuration(self._topic).get("delete.retention.ms")
+            found = self._admin.configuration(self.topic).get("delete.retention.ms")
         return int(found or KEEPS_TOMBSTONES_MS) / 1000.0
 
-    @property
-    def reached(self) -> Mapping[int, int]:
-        """The end of each partition whose end the last call of `gather` has reached."""
-        return self._reader.ends
-
-    def ends(self) -> Sequence[int]:
+    def end_offsets(self) -> Sequence[int]:
         """The end of each partition."""
-        return [self._reader.bounds(partition)[1] for partition in range(self.partitions)]
+        return [self.bounds(partition)[1] for partition in range(self.partitions)]
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
         """By partition, the checksum of the record at an offset before the end; None: no record."""
-        return reader.record_sums(self._settings, self._admin, self._topic, offsets)
-
-    def start_at(self, positions: Sequence[int]) -> None:
-        """Let `gather` begin at these offsets, one for each partition."""
-        self._reader.start_at(dict(enumerate(positions)))
+        return reader.record_sums(self._settings, self._admin, self.topic, offsets)
 
     def gather(self, wait_s: float) -> Sequence[Record]:
-        """The records that come within `wait_s`. Returns early once there are many. Raises
-        LogTrouble if partitions were added."""
-        if added := self._reader.added(self.partitions):
+        """The same as of every reader. Raises LogTrouble if partitions were added."""
+        if added := self.added(self.partitions):
             raise LogTrouble(
-                f"kafka: {self._topic} has {added.stop} partitions now: reading begins again"
+                f"kafka: {self.topic} has {added.stop} partitions now: reading begins again"
             )
-        return self._reader.gather(wait_s)
+        return super().gather(wait_s)
 
     def wake(self) -> None:
         """Does nothing: `gather` returns soon by itself."""
-
-    def known_end(self, partition: int) -> int:
-        """The end of a partition as the last response said. Makes no request."""
-        return self._reader.known_end(partition)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._reader.close()

@@ -41,10 +41,10 @@ class FileEvents:
         self._file, self._next, self._end = file, 0, 0
         self._awake = threading.Event()
         self.id = str(file.meta("id"))
-        self.reached: Mapping[int, int] = {}
+        self.ends: Mapping[int, int] = {}
         """The end of the partition if the last call of `gather` has reached it; else empty."""
 
-    def ends(self) -> Sequence[int]:
+    def end_offsets(self) -> Sequence[int]:
         return [self._file.changed_ends()[SHARD]]
 
     def checksums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
@@ -55,9 +55,9 @@ class FileEvents:
             found[shard] = checksum(event.value) if at == offset else None
         return found
 
-    def start_at(self, positions: Sequence[int]) -> None:
+    def start_at(self, offsets: Mapping[int, int]) -> None:
         """Let `gather` begin at this offset."""
-        (self._next,) = positions
+        self._next = offsets[SHARD]
 
     def gather(self, wait_s: float) -> Sequence[Record]:
         """The next events, at most READ_TOGETHER. Without any, waits up to `wait_s` for `wake`."""
@@ -67,8 +67,8 @@ class FileEvents:
             some = self._file.events_from(SHARD, self._next, READ_TOGETHER)
         if some:
             self._next = some[-1][0] + 1
-        self.reached = {} if some else {SHARD: self._next}
-        (self._end,) = self.ends()
+        self.ends = {} if some else {SHARD: self._next}
+        (self._end,) = self.end_offsets()
         return [Record(SHARD, at, event.value, key=event.key) for at, event in some]
 
     def wake(self) -> None:
@@ -92,25 +92,25 @@ class FileStandings:
         self.id = str(file.meta("id"))
         self._path = names.seasons_path(file.path)
         self._file, self._next, self._seen = season_file.SeasonFile(self._path, self.id), 0, 0.0
-        self.reached: Mapping[int, int] = {}
+        self.ends: Mapping[int, int] = {}
         """The end of the partition if the last call of `gather` has reached it; else empty."""
 
-    def ends(self) -> Sequence[int]:
+    def end_offsets(self) -> Sequence[int]:
         """The number of seasons."""
         found = map(season_ended.decoded, self._file.records(marks=True))
         return [sum(isinstance(each, season_ended.SeasonKept) for each in found)]
 
-    def start_at(self, positions: Sequence[int]) -> None:
+    def start_at(self, offsets: Mapping[int, int]) -> None:
         """Let `gather` begin after this many seasons."""
-        (self._next,) = positions
+        self._next = offsets[SHARD]
 
     def gather(self, _: float) -> Sequence[Record]:
         """All records, if seasons were added. Raises LogTrouble if there are fewer."""
         changed_s = self._path.stat().st_mtime if self._path.exists() else -1.0
         if changed_s == self._seen:
             return []
-        (count,), self._seen = self.ends(), changed_s
-        self.reached, before, self._next = {0: count}, self._next, count
+        (count,), self._seen = self.end_offsets(), changed_s
+        self.ends, before, self._next = {SHARD: count}, self._next, count
         if count < before:
             raise LogTrouble(f"{self._path} is another file now: reading begins again")
         if count == before:
