@@ -25,6 +25,7 @@ import msgspec
 from stream_rater.config import views as by_views
 from stream_rater.config.views import NO_VIEWS, NOT_LISTED, NOT_PROTECTED, Views
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, parse_time
+from stream_rater.contract.season_ended import Standing
 
 SEEDED = "players-seeded"  # An event with this cause begins a belief, and counts as a round.
 BIN = 50  # The width of a bin of the histogram, in points of displayed rating.
@@ -144,6 +145,14 @@ def player_of(
         of_round = event.correction is None or event.correction.cause == SEEDED
         played_s = max(before.played_s, played_s) if of_round else before.played_s
     return _placed(found, previous, views, played_s)
+
+
+def player_in(standing: Standing) -> IndexedPlayer:
+    """A player of the leaderboard with which a season has ended."""
+    return IndexedPlayer(
+        standing.mu, standing.sigma, standing.rating, standing.rounds, False, "", 0,
+        standing.season, Placement(0, math.inf, standing.tier),
+    )  # fmt: skip
 
 
 def replaced(player: IndexedPlayer, views: Views) -> IndexedPlayer:

@@ -15,7 +15,7 @@ from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import entries, tables
 from stream_rater.index.entries import IndexedPlayer, LadderSummary
 from stream_rater.index.folder import Store, closed, failures, opened
-from stream_rater.index.tables import IndexedStanding, LadderRow
+from stream_rater.index.tables import LadderRow
 
 
 class Incomplete(Exception):
@@ -67,11 +67,7 @@ class PageView(NamedTuple):
     more: bool  # Whether another page follows.
     listed: int
     players: Sequence[IndexedPlayer | None] = ()
-    """The players of the rows, if the ladder has tiers."""
-
-
-StandingsPage = tuple[list[IndexedStanding], bool]
-"""A page of the standings of a season, and whether another one follows."""
+    """The players of the rows, if the ladder has tiers, or if they are those of a season."""
 
 
 class IndexReader:
@@ -150,61 +146,44 @@ class IndexReader:
 
     # --- the leaderboard ---
 
-    async def page(self, ladder: str, after: RowPlace | None, limit: int) -> PageView:
-        """At most `limit` rows after a place, or the first ones."""
+    async def page(
+        self, ladder: str, after: RowPlace | None, limit: int, season: int | None = None
+    ) -> PageView:
+        """At most `limit` rows after a place, or the first ones. `season`: a season that is kept,
+        whose standings are the leaderboard."""
         with self._instant() as at:
-            row = at.known(ladder)
-            places = at.after("ranks", row.prefix, after, limit + 1)
-            return self._page(at, ladder, row, places, limit)
+            row = at.known(ladder, season)
+            return self._page(at, ladder, row, at.after(row.prefix, after, limit + 1), limit)
 
-    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
+    async def around(
+        self, ladder: str, player: str, limit: int, season: int | None = None
+    ) -> PageView | None:
         """At most `limit` rows with the player in the middle; None if the player is not listed."""
         with self._instant() as at:
-            row = at.known(ladder)
+            row = at.known(ladder, season)
             found = at.players(row, [player]).get(player)
             if found is None or not found.is_listed(player, row.swept):
                 return None
-            places = at.around("ranks", row.prefix, RowPlace(found.rating, player), limit)
+            places = at.around(row.prefix, RowPlace(found.rating, player), limit)
             return self._page(at, ladder, row, places, limit)
 
     def _page(
         self, at: "_Instant", ladder: str, row: LadderRow, places: list[RowPlace], limit: int
     ) -> PageView:
         rows = at.ranked(row, places[:limit])
-        names = [each.player for each in rows] if self._views(ladder).tiers else []
+        with_players = row.kept is not None or self._views(ladder).tiers
+        names = [each.player for each in rows] if with_players else []
         players = [*map(at.players(row, names).get, names)] if names else []
         return PageView(rows, len(places) > limit, row.listed, players)
-
-    # --- past seasons ---
 
     async def kept(self, ladder: str) -> Sequence[SeasonKept]:
         """The seasons of a ladder whose standings are kept, in order."""
         with self._instant() as at:
             if not tables.is_id(ladder):
                 return []
-            prefix = tables.season_key(ladder, 0)[:-8]
-            return [tables.decode_kept(value) for _, value in at.beginning("seasons", prefix)]
-
-    async def standings(
-        self, season: SeasonKept, after: RowPlace | None, limit: int
-    ) -> StandingsPage:
-        """At most `limit` standings after a place, or the first ones."""
-        prefix = tables.season_key(season.ladder, season.season)
-        with self._instant() as at:
-            return at.standings(prefix, at.after("standings", prefix, after, limit + 1), limit)
-
-    async def standings_around(
-        self, season: SeasonKept, player: str, limit: int
-    ) -> StandingsPage | None:
-        """At most `limit` standings, the player's in the middle; None if the player has none."""
-        prefix = tables.season_key(season.ladder, season.season)
-        with self._instant() as at:
-            key = prefix + player.encode() if tables.is_id(player) else b"-"
-            score = at.get("places", key)
-            if score is None:
-                return None
-            place = RowPlace(tables.rating_of(score), player)
-            return at.standings(prefix, at.around("standings", prefix, place, limit), limit)
+            rows = tables.rows_from(at.cursor("seasons"), tables.season_key(ladder, 0)[:-8])
+            kept = (tables.decode_ladder(value).kept for _, value in rows)
+            return [each for each in kept if each is not None]
 
     @contextmanager
     def _instant(self) -> Iterator["_Instant"]:
@@ -233,20 +212,19 @@ class _Instant:
     def cursor(self, table: str) -> Any:
         return self._transaction.cursor(getattr(self._tables, table))
 
-    def beginning(
-        self, table: str, prefix: bytes, first: bytes = b""
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows whose keys begin with `prefix`, in order, from `prefix + first` on."""
-        rows = tables.rows_from(self.cursor(table), prefix + first)
-        return takewhile(lambda row: row[0].startswith(prefix), rows)
-
-    def row(self, ladder: str) -> LadderRow | None:
-        found = self.get("ladders", ladder.encode()) if tables.is_id(ladder) else None
+    def row(self, ladder: str, season: int | None = None) -> LadderRow | None:
+        """The row of a ladder, or of a season of it; None if there is none."""
+        if not tables.is_id(ladder):
+            return None
+        if season is None:
+            found = self.get("ladders", ladder.encode())
+        else:
+            found = self.get("seasons", tables.season_key(ladder, season))
         return None if found is None else tables.decode_ladder(found)
 
-    def known(self, ladder: str) -> LadderRow:
-        """The row of a ladder. Raises AbsentLadder if there is none."""
-        if (found := self.row(ladder)) is None:
+    def known(self, ladder: str, season: int | None = None) -> LadderRow:
+        """The same. Raises AbsentLadder if there is none."""
+        if (found := self.row(ladder, season)) is None:
             raise AbsentLadder(f"the index has nothing of ladder {ladder!r}")
         return found
 
@@ -263,19 +241,19 @@ class _Instant:
         """The number of players in each bin of the histogram, by its lower end."""
         return {
             entries.BIN * tables.number_in(key[4:]): sum(tables.counts_in(value))
-            for key, value in self.beginning("points", row.prefix)
+            for key, value in tables.rows_from(self.cursor("points"), row.prefix)
         }
 
     def better(self, row: LadderRow, rating: float) -> int:
         """The number of listed players with a greater rating."""
         number, within = divmod(math.floor(rating), entries.BIN)
-        rows = self.beginning("points", row.prefix, tables.number_key(number))
+        rows = tables.rows_from(self.cursor("points"), row.prefix, tables.number_key(number))
         counts = np.frombuffer(b"".join([value for _, value in rows]), "<u4")
         # `points` has whole numbers: players within the rating's own point are counted one by one.
         top, score = tables.scores_of([math.floor(rating) + 1.0, rating])
-        keys = tables.keys_from(self.cursor("ranks"), row.prefix + tables.next_after(top))
-        end = row.prefix + score
-        same = sum(1 for _ in takewhile(end.__gt__, keys))
+        behind = top + b"\xff"  # no id begins with this byte
+        keys = tables.rows_from(self.cursor("ranks"), row.prefix, behind, values=False)
+        same = sum(1 for _ in takewhile((row.prefix + score).__gt__, keys))
         return int(counts[within + 1 :].sum()) + same
 
     def ranked(self, row: LadderRow, places: list[RowPlace]) -> list[RankedRow]:
@@ -293,25 +271,20 @@ class _Instant:
             found.append(RankedRow(rank, player, rating))
         return found
 
-    def after(
-        self, table: str, prefix: bytes, place: RowPlace | None, limit: int
-    ) -> list[RowPlace]:
+    def after(self, prefix: bytes, place: RowPlace | None, limit: int) -> list[RowPlace]:
         """At most `limit` rows of a leaderboard after a place, or the first ones."""
-        first = prefix if place is None else _key_of(prefix, place) + b"\0"
-        return _places(tables.keys_from(self.cursor(table), first), prefix, limit)
+        first = b"" if place is None else _key_of(b"", place) + b"\0"
+        keys = tables.rows_from(self.cursor("ranks"), prefix, first, values=False)
+        return _places(keys, prefix, limit)
 
-    def around(self, table: str, prefix: bytes, place: RowPlace, limit: int) -> list[RowPlace]:
+    def around(self, prefix: bytes, place: RowPlace, limit: int) -> list[RowPlace]:
         """At most `limit` rows of a leaderboard, this one in the middle, and one row after them."""
-        cursor, before = self.cursor(table), list[RowPlace]()
+        cursor, before = self.cursor("ranks"), list[RowPlace]()
         if cursor.set_key(_key_of(prefix, place)) and cursor.prev():
-            before = _places(cursor.iterprev(values=False), prefix, limit // 2)
-        return [*reversed(before), place, *self.after(table, prefix, place, limit - len(before))]
-
-    def standings(self, prefix: bytes, places: list[RowPlace], limit: int) -> StandingsPage:
-        """A page with the first `limit` of these rows as standings."""
-        keys = [_key_of(prefix, each) for each in places[:limit]]
-        found = [tables.decode_standing(self.get("standings", key)) for key in keys]
-        return found, len(places) > limit
+            keys = cursor.iterprev(values=False)
+            own = takewhile(lambda key: key.startswith(prefix), keys)
+            before = _places(own, prefix, limit // 2)
+        return [*reversed(before), place, *self.after(prefix, place, limit - len(before))]
 
 
 def _key_of(prefix: bytes, place: RowPlace) -> bytes:
@@ -320,7 +293,6 @@ def _key_of(prefix: bytes, place: RowPlace) -> bytes:
 
 
 def _places(keys: Iterator[bytes], prefix: bytes, limit: int) -> list[RowPlace]:
-    """The places of at most `limit` rows, while their keys begin with `prefix`."""
-    at = len(prefix)
-    some = takewhile(lambda key: key.startswith(prefix), islice(keys, limit))
+    """The places of the first `limit` of these rows of a leaderboard."""
+    at, some = len(prefix), islice(keys, limit)
     return [RowPlace(tables.rating_of(key[at : at + 8]), key[at + 8 :].decode()) for key in some]

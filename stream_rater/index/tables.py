@@ -9,14 +9,13 @@
 | `points` | n, bin of the histogram | the number of listed players at each of its points |
 | `changes` | n, offset, player | `IndexedChange` |
 | `dues` | moment, n, player | - |
-| `seasons` | ladder, season | `SeasonKept` |
-| `standings` | ladder, season, score, player | `IndexedStanding` |
-| `places` | ladder, season, player | score |
+| `seasons` | ladder, season | `LadderRow` |
 
-`n` is the number of a ladder in this index, in four bytes. All numbers in keys are stored so that
-the order of their bytes is the order of the numbers. A score is minus the displayed rating, so that
-players of equal rating are in order of the bytes of their ids: a page of the leaderboard is a range
-of `ranks`, and players whose ids begin alike are a range of `players`.
+`n` is the number of a ladder, or of a past season of one, in this index, in four bytes. The
+standings of a season are a leaderboard of their own, which never changes. All numbers in keys are
+stored so that the order of their bytes is the order of the numbers. A score is minus the displayed
+rating, so that players of equal rating are in order of the bytes of their ids: a page of a
+leaderboard is a range of `ranks`, and players whose ids begin alike are a range of `players`.
 
 The players of one round are a range of `changes`, so its opponents can be read. New changes lie at
 the end, which costs less than to keep those of a player together; the player's row has their
@@ -27,6 +26,7 @@ will read the workers' beliefs.
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,7 +36,7 @@ from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import entries
 
-FORMAT = 1  # The format of the tables. An index of another format is made again.
+FORMAT = 2  # The format of the tables. An index of another format is made again.
 
 STATE = b"state"
 
@@ -52,8 +52,6 @@ class Tables(NamedTuple):
     changes: Any
     dues: Any
     seasons: Any
-    standings: Any
-    places: Any
 
 
 _FIRST, _ALL, _SIGN = 1 << 63, (1 << 64) - 1, np.int64(-(1 << 63))
@@ -81,7 +79,7 @@ class State(msgspec.Struct, array_like=True):
 
 
 class LadderRow(msgspec.Struct, array_like=True):
-    """The data about a ladder as a whole."""
+    """The data about a ladder as a whole, or about a past season of one."""
 
     number: int
     summary: entries.LadderSummary
@@ -89,6 +87,7 @@ class LadderRow(msgspec.Struct, array_like=True):
     views: str = ""  # The id of the views by which players are placed; empty without views.
     swept_s: float = -math.inf
     swept_player: bytes = b""
+    kept: SeasonKept | None = None  # The summary of a season, once all of it is there.
 
     @property
     def swept(self) -> entries.Swept:
@@ -108,23 +107,9 @@ class StoredPlayer(NamedTuple):
     offsets: bytes  # The offsets of the kept changes, in order (`number_key`).
 
 
-class IndexedStanding(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A player in the standings of a season."""
-
-    rank: int
-    player: str
-    rating: float
-    percentile: float
-    tier: str | None
-    rounds: int
-
-
 decode_change = msgspec.msgpack.Decoder(entries.IndexedChange).decode
 _decode_all = msgspec.msgpack.Decoder(list[StoredPlayer]).decode
-decode_kept = msgspec.json.Decoder(SeasonKept).decode
 encode_entry = msgspec.msgpack.Encoder().encode
-encode_kept = msgspec.json.Encoder().encode
-decode_standing = msgspec.msgpack.Decoder(IndexedStanding).decode
 decode_state = msgspec.msgpack.Decoder(State).decode
 decode_ladder = msgspec.msgpack.Decoder(LadderRow).decode
 
@@ -158,14 +143,17 @@ def is_id(text: str) -> bool:
     return 0 < len(text.encode()) <= MAX_ID_BYTES
 
 
-def rows_from(cursor: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The rows from a key on. (If there is none, LMDB's cursor would begin with the first row.)"""
-    return cursor.iternext() if cursor.set_range(key) else iter(())
-
-
-def keys_from(cursor: Any, key: bytes) -> Iterator[bytes]:
-    """The keys from a key on."""
-    return cursor.iternext(values=False) if cursor.set_range(key) else iter(())
+def rows_from(
+    cursor: Any, prefix: bytes, first: bytes = b"", *, values: bool = True
+) -> Iterator[Any]:
+    """The rows whose keys begin with `prefix`, in order, from `prefix + first` on; without `values`
+    the keys alone. (If there is none, LMDB's cursor would begin with the first row.)"""
+    if not cursor.set_range(prefix + first):
+        return iter(())
+    rows = cursor.iternext(values=values)
+    if values:
+        return takewhile(lambda row: row[0].startswith(prefix), rows)
+    return takewhile(lambda key: key.startswith(prefix), rows)
 
 
 def stored_players(cursor: Any, prefix: bytes, names: Iterable[str]) -> dict[str, StoredPlayer]:
@@ -174,11 +162,6 @@ def stored_players(cursor: Any, prefix: bytes, names: Iterable[str]) -> dict[str
     rows = b"".join([value for _, value in found])
     decoded = _decode_all(b"\xdd" + len(found).to_bytes(4, "big") + rows)  # one call for all
     return {key[4:].decode(): each for (key, _), each in zip(found, decoded, strict=True)}
-
-
-def next_after(key: bytes) -> bytes:
-    """The key of the next greater number."""
-    return _bits.pack(_bits.unpack(key)[0] + 1)
 
 
 def number_key(number: int) -> bytes:
@@ -192,7 +175,7 @@ def number_in(key: bytes) -> int:
 
 
 def season_key(ladder: str, season: int) -> bytes:
-    """The key of a season, which is also the prefix of the keys of its standings."""
+    """The key of a season in `seasons`."""
     name = ladder.encode()
     return bytes((len(name),)) + name + number_key(season)
 

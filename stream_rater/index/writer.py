@@ -58,6 +58,9 @@ class IndexWriter:
                 ladder.decode(): tables.decode_ladder(row)
                 for ladder, row in t.cursor(self._tables.ladders)
             }
+            self._seasons = {
+                key: tables.decode_ladder(row) for key, row in t.cursor(self._tables.seasons)
+            }
         self._ladders = {row.number: ladder for ladder, row in self._rows.items()}
 
     @contextmanager
@@ -176,9 +179,7 @@ class IndexWriter:
             row = self._rows[ladder]
             row.views, row.listed = UNPLACED, 0
             row.swept_s, row.swept_player = self._first_swept(ladder)
-            cursor = t.cursor(self._tables.points)
-            while cursor.set_range(row.prefix) and cursor.key().startswith(row.prefix):
-                cursor.delete()
+            _delete_all(t.cursor(self._tables.points), row.prefix)
             self._put_row(t, ladder, row)
         while last is not None:
             with self._transaction() as t:
@@ -191,9 +192,9 @@ class IndexWriter:
     def _place_some_again(self, t: Any, ladder: str, row: LadderRow, last: bytes) -> bytes | None:
         """Place players behind the id `last`. Returns the last one's id; None once all are
         placed."""
-        keys = tables.keys_from(t.cursor(self._tables.players), row.prefix + last + b"\0")
-        some = islice(takewhile(lambda key: key.startswith(row.prefix), keys), AT_ONCE)
-        names = [key[4:].decode() for key in some]
+        players = t.cursor(self._tables.players)
+        keys = tables.rows_from(players, row.prefix, last + b"\0", values=False)
+        names = [key[4:].decode() for key in islice(keys, AT_ONCE)]
         placed, views = self._stored(t, row.prefix, names), self._views(ladder)
         old = _part_of(row, placed)
         self._change_lists(t, row.prefix, old.players, listed=False)
@@ -212,8 +213,11 @@ class IndexWriter:
         if state.seasons_log == log and all(at <= end for at, end in zip(known, ends, strict=True)):
             return known
         with self._transaction() as t:
-            for table in (self._tables.seasons, self._tables.standings, self._tables.places):
-                t.drop(table, delete=False)
+            for row in self._seasons.values():
+                for table in (self._tables.players, self._tables.ranks, self._tables.points):
+                    _delete_all(t.cursor(table), row.prefix)
+            t.drop(self._tables.seasons, delete=False)
+            self._seasons.clear()
             state.seasons_log, state.seasons = log, [0] * len(ends)
         return list(self.state.seasons)
 
@@ -221,34 +225,40 @@ class IndexWriter:
         self, records: Sequence[SeasonRecord | None], positions: Sequence[int]
     ) -> None:
         """Write standings and summaries. The index then has all records before these positions."""
+        standings: dict[bytes, list[Standing]] = {}
+        kept: dict[bytes, SeasonKept] = {}
+        for each in records:
+            if isinstance(each, Standing):
+                standings.setdefault(tables.season_key(each.ladder, each.season), []).append(each)
+            elif isinstance(each, SeasonKept):
+                kept[tables.season_key(each.ladder, each.season)] = each
         with self._transaction() as t:
-            for each in records:
-                if isinstance(each, Standing):
-                    self._write_standing(t, each)
-                elif isinstance(each, SeasonKept):
-                    key = tables.season_key(each.ladder, each.season)
-                    t.put(key, tables.encode_kept(each), db=self._tables.seasons)
+            for key in sorted({*standings, *kept}):
+                row = self._seasons.get(key)
+                if row is None:
+                    number = self._next_number()
+                    row = self._seasons[key] = LadderRow(number, entries.LadderSummary(), 0)
+                players = {e.player: entries.player_in(e) for e in standings.get(key, ())}
+                stored = self._stored(t, row.prefix, players)
+                before = _part_of(row, stored)
+                after = before._replace(players={**before.players, **players})
+                self._write(t, row, before, after, stored, dict.fromkeys(players, b""))
+                row.kept = kept.get(key, row.kept)
+                t.put(key, tables.encode_entry(row), db=self._tables.seasons)
             self.state.seasons = list(positions)
-
-    def _write_standing(self, t: Any, each: Standing) -> None:
-        season, player = tables.season_key(each.ladder, each.season), each.player.encode()
-        (score,) = tables.scores_of([each.rating])
-        if (old := t.replace(season + player, score, db=self._tables.places)) not in (None, score):
-            t.delete(season + old + player, db=self._tables.standings)
-        entry = tables.IndexedStanding(
-            each.rank, each.player, each.rating, each.percentile, each.tier, each.rounds
-        )
-        key = season + score + player
-        t.put(key, tables.encode_entry(entry), db=self._tables.standings)
 
     # --- tables ---
 
     def _new_row(self, ladder: str) -> LadderRow:
-        number = len(self._rows)
+        number = self._next_number()
         row = LadderRow(number, entries.LadderSummary(), 0, self._views(ladder).id)
         row.swept_s, row.swept_player = self._first_swept(ladder)
         self._rows[ladder], self._ladders[number] = row, ladder
         return row
+
+    def _next_number(self) -> int:
+        rows = *self._rows.values(), *self._seasons.values()
+        return 1 + max((row.number for row in rows), default=-1)
 
     def _first_swept(self, ladder: str) -> entries.Swept:
         """The first value of `swept`: players whose moment has come count as taken out already."""
@@ -348,6 +358,12 @@ def _part_of(row: LadderRow, stored: Stored) -> LadderIndex:
     """The part of a ladder's index for these players."""
     players = {name: each.player for name, each in stored.items()}
     return LadderIndex(players, row.summary, row.swept)
+
+
+def _delete_all(cursor: Any, prefix: bytes) -> None:
+    """Delete the rows whose keys begin with `prefix`."""
+    while cursor.set_range(prefix) and cursor.key().startswith(prefix):
+        cursor.delete()
 
 
 def _with_offset(offsets: bytes, offset: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import TypeVar
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import Unmet
@@ -171,22 +171,30 @@ class Questions:
         """A page of the standings of a season: at a cursor, around a player, or the first."""
         routes.check_page(cursor, around)
         season = await self._kept_season(ladder, number)
-        page: reader.StandingsPage | None
+        found: reader.PageView | None
         if around is not None:
-            page = await self._index.standings_around(season, around, limit)
-            if page is None:
+            found = await self._index.around(ladder, around, limit, season.season)
+            if found is None:
                 raise Refused(
                     "not-listed", f"{around!r} was not listed when season {season.season} ended: "
                     "leave `around` out", "query.around",
                 )  # fmt: skip
         else:
             place = routes.decode_cursor(cursor)
-            page = await self._index.standings(season, place, limit)
-        rows, more = page
+            found = await self._index.page(ladder, place, limit, season.season)
         return bodies.SeasonPageAnswer(
             season=season.season, ended_at=season.ended_at, listed=season.listed,
-            rows=[bodies.SeasonRow(**structs.asdict(each)) for each in rows],
-            next=routes.next_cursor(rows, more),
+            rows=[
+                bodies.SeasonRow(
+                    rank=row.rank, player=row.player, rating=known.rating,
+                    percentile=_percentile(row.rank, season.listed),
+                    tier=None if known.placement is None else known.placement.tier,
+                    rounds=known.rounds,
+                )
+                for row, known in zip(found.rows, found.players, strict=True)
+                if known is not None
+            ],
+            next=routes.next_cursor(found.rows, found.more),
         )  # fmt: skip
 
     async def _kept_season(self, ladder: str, number: str) -> SeasonKept:

@@ -10,7 +10,6 @@ import msgspec
 
 from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.index.reader import RankedRow, RowPlace
-from stream_rater.index.tables import IndexedStanding
 from stream_rater.serve import bodies
 from stream_rater.serve.problems import Refused
 
@@ -252,7 +251,7 @@ def encode_cursor(place: RowPlace) -> str:
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
-def next_cursor(rows: Sequence[RankedRow | IndexedStanding], more: bool) -> str | None:
+def next_cursor(rows: Sequence[RankedRow], more: bool) -> str | None:
     """The cursor of the page after these rows; None if there is none."""
     return encode_cursor(RowPlace(rows[-1].rating, rows[-1].player)) if rows and more else None
 

@@ -26,7 +26,7 @@ from stream_rater.contract.record import Record
 from stream_rater.index import tables
 from stream_rater.index.entries import PlayerErased, bin_of, player_of
 from stream_rater.index.follower import LOOK_S, SeasonFollower
-from stream_rater.index.reader import AbsentLadder, Incomplete, RowPlace
+from stream_rater.index.reader import AbsentLadder, Incomplete, PageView, RowPlace
 from stream_rater.index.writer import IndexWriter
 from stream_rater.serve import routes
 from tests import real
@@ -250,10 +250,19 @@ def records_of(season: int) -> list[Any]:
     return [*standings_of(season), page, None, summary_of(season)]
 
 
-def row_of(each: season_ended.Standing) -> tables.IndexedStanding:
-    return tables.IndexedStanding(
-        each.rank, each.player, each.rating, each.percentile, each.tier, each.rounds
-    )
+Row = tuple[int, str, float, str | None, int]  # Rank, player, rating, tier and rounds.
+
+
+def row_of(each: season_ended.Standing) -> Row:
+    return each.rank, each.player, each.rating, each.tier, each.rounds
+
+
+def rows_of(page: PageView) -> list[Row]:
+    found = list[Row]()
+    for row, known in zip(page.rows, page.players, strict=True):
+        assert known is not None and known.placement is not None and row.rating == known.rating
+        found.append((row.rank, row.player, known.rating, known.placement.tier, known.rounds))
+    return found
 
 
 def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
@@ -268,23 +277,46 @@ def test_pages_of_a_season_equal_its_table(tmp_path: Path) -> None:
         for season in (0, 2):
             rows = [row_of(each) for each in standings_of(season)]
             for limit in (1, 5, LISTED, LISTED + 1):
-                seen: list[tables.IndexedStanding] = []
+                seen: list[Row] = []
                 after: RowPlace | None = None
                 while True:
-                    found, more = index.ask("standings", summary_of(season), after, limit)
-                    seen += found
-                    assert more == (len(seen) < LISTED)
-                    if not more:
+                    page = index.ask("page", LADDER, after, limit, season)
+                    seen += rows_of(page)
+                    assert page.more == (len(seen) < LISTED) and page.listed == LISTED
+                    if not page.more:
                         break
-                    after = RowPlace(found[-1].rating, found[-1].player)
+                    after = RowPlace(page.rows[-1].rating, page.rows[-1].player)
                 assert seen == rows
             for i, row in enumerate(rows):
-                found, _ = index.ask("standings_around", summary_of(season), row.player, 5)
-                assert found == rows[max(0, i - 2) :][:5]
-            assert index.ask("standings_around", summary_of(season), "nobody", 5) is None
-        found, _ = index.ask("standings", summary_of(0), RowPlace(1550.0, "x"), 3)
-        below = [each for each in map(row_of, standings_of(0)) if each.rating < 1550.0]
-        assert found == below[:3], "a cursor of nobody who is listed is a place, too"
+                page = index.ask("around", LADDER, row[1], 5, season)
+                assert rows_of(page) == rows[max(0, i - 2) :][:5]
+            assert index.ask("around", LADDER, "nobody", 5, season) is None
+        page = index.ask("page", LADDER, RowPlace(1550.0, "x"), 3, 0)
+        below = [row_of(each) for each in standings_of(0) if each.rating < 1550.0]
+        assert rows_of(page) == below[:3], "a cursor of nobody who is listed is a place, too"
+
+
+def test_leaderboards_of_ladders_and_of_seasons_do_not_meet(tmp_path: Path) -> None:
+    """In whatever order they begin, record by record, over a restart, and when they come again."""
+    seasons, where = (0, 2), tmp_path / "index"
+    with closing(Index(where)) as index:
+        index.writer.begin_seasons("seasons", [9])
+        for each in records_of(0):
+            index.writer.apply_seasons([each], [3])
+        index.apply([an_event("p00é", 1, 7.0)])
+        index.writer.apply_seasons(records_of(2), [6])
+    with closing(Index(where)) as index:
+        index.apply([an_event("p00é", 2, 9.0, ladder="eu"), an_event("p01é", 3, 8.0)])
+        index.writer.apply_seasons(records_of(0)[:-1], [7])
+        assert index.ask("kept", LADDER) == [summary_of(season) for season in seasons]
+        for season in seasons:
+            page = index.ask("page", LADDER, None, LISTED, season)
+            assert rows_of(page) == [row_of(each) for each in standings_of(season)]
+        assert [row.player for row in index.ask("page", LADDER, None, 9).rows] == ["p01é", "p00é"]
+        assert [row.player for row in index.ask("page", "eu", None, 9).rows] == ["p00é"]
+        assert index.writer.begin_seasons("others", [9]) == [0]
+        assert index.ask("ladder", LADDER).listed == 2 and index.ask("ladder", "eu").listed == 1
+        assert len(index.contents()["players"]) == len(index.contents()["ranks"]) == 3
 
 
 def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:
@@ -297,8 +329,7 @@ def test_another_topic_of_seasons_replaces_them(tmp_path: Path) -> None:
         for log, ends in (("seasons", [9, 3]), ("others", [99, 99])):
             index.writer.apply_seasons(records_of(2), [9, 4])
             assert index.writer.begin_seasons(log, ends) == [0, 0]
-            names = "seasons", "standings", "places"
-            assert [index.contents()[name] for name in names] == [[], [], []]
+            assert not any(index.contents().values())
 
 
 # --- from real topics -----------------------------------------------------------------------------
