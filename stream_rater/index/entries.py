@@ -119,8 +119,8 @@ class LadderIndex(NamedTuple):
     players: Mapping[str, IndexedPlayer]
     summary: LadderSummary
     swept: Swept = NOT_SWEPT  # The place of the last player whom a sweep has taken out.
-    made: Mapping[tuple[str, int], IndexedPlayer] = {}
-    """If the ladder has tiers: the player after each applied event, by player and `offset`."""
+    made: Mapping[EntryKey, IndexedPlayer] = {}
+    """If the ladder has tiers: the player after each applied event."""
 
     def listed(self) -> dict[str, IndexedPlayer]:
         """The players whom the leaderboard lists."""
@@ -225,7 +225,7 @@ def apply_events(
     are in the index."""
     players, count, newest = dict(before.players), before.summary.players, before.summary.offset
     last: IndexedPlayer | None = None
-    made: dict[tuple[str, int], IndexedPlayer] = {}
+    made: dict[EntryKey, IndexedPlayer] = {}
     for event in events:
         player = event.player
         if isinstance(event, PlayerErased):
@@ -237,7 +237,7 @@ def apply_events(
             continue
         new = players[player] = player_of(event, previous, views)
         if views.tiers:
-            made[player, event.offset] = new
+            made[event.ladder, player, event.offset] = new
         count += (new.rounds > 0) - (previous is not None and previous.rounds > 0)
         if new.offset > newest:
             last, newest = new, new.offset

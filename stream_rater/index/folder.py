@@ -189,10 +189,14 @@ def closed(store: Store) -> None:
 # --- which environment of a folder ---------------------------------------------------------------
 
 
-def trusted(folder: Path) -> tuple[Path, Head] | None:
-    """The environment of a folder that may be opened, with its head; None if there is none."""
-    heads = ((path, head_of(path)) for path in _made(folder))
-    return next(((path, head) for path, head in heads if head and _is_trusted(path, head)), None)
+def trusted(folder: Path, log: str | None = None) -> tuple[Path, Head] | None:
+    """The environment of a folder that may be opened, with its head; None if there is none, or if
+    it is of another log than `log`."""
+    for path in _made(folder):
+        head = head_of(path)
+        if head is not None and log in (None, head.log) and _is_trusted(path, head):
+            return path, head
+    return None
 
 
 def head_of(path: Path) -> Head | None:
@@ -215,14 +219,13 @@ def _is_trusted(path: Path, head: Head) -> bool:
 def begin(folder: Path, log: str, now_s: float) -> Store:
     """Open the index of a log for writing. If it is not trusted, or is of another log, a new one is
     made. Raises StoreTrouble or Damaged."""
-    found = trusted(folder)
-    path = found[0] if found is not None and found[1].log == log else None
-    for other in _made(folder):
-        if other != path:
-            _delete(other)
-    if found is not None and path is not None:
-        _write_head(path, log, found[1].reached, closed=False)
-        return opened(path, write=True)
+    found = trusted(folder, log)
+    for path in _made(folder):
+        if found is None or path != found[0]:
+            _delete(path)
+    if found is not None:
+        _write_head(found[0], log, found[1].reached, closed=False)
+        return opened(found[0], write=True)
     path = folder / f"{MADE}{secrets.token_hex(8)}"
     with failures():
         path.mkdir(mode=0o700)
@@ -244,7 +247,7 @@ def end(store: Store, log: str, reached: Sequence[int]) -> None:
 
 def positions(folder: Path, log: str) -> list[int]:
     """The positions that the index of this log had at least. Raises StoreTrouble or Damaged."""
-    if (found := trusted(folder)) is not None and found[1].log == log:
+    if (found := trusted(folder, log)) is not None:
         store = opened(found[0])
         try:
             with failures(), store.begin() as t:

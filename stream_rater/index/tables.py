@@ -23,7 +23,6 @@ offsets. `predict` reads mu and sigma of a player: one Gaussian. A ladder with a
 will read the workers' beliefs.
 """
 
-import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -85,14 +84,8 @@ class LadderRow(msgspec.Struct, array_like=True):
     summary: entries.LadderSummary
     listed: int  # The number of players on the leaderboard.
     views: str = ""  # The id of the views by which players are placed; empty without views.
-    swept_s: float = -math.inf
-    swept_player: bytes = b""
+    swept: entries.Swept = entries.NOT_SWEPT  # Whom a sweep has taken out last.
     kept: SeasonKept | None = None  # The summary of a season, once all of it is there.
-
-    @property
-    def swept(self) -> entries.Swept:
-        """The place of the last player whom a sweep has taken out."""
-        return self.swept_s, self.swept_player
 
     @property
     def prefix(self) -> bytes:

@@ -100,11 +100,11 @@ class IndexWriter:
     def reached(self, positions: Sequence[int], *, current: bool = False) -> None:
         """Store that the index has all before these positions; `current`: all that there is."""
         with self._transaction():
-            self._reach(positions, NO_TAILS)
+            self._reach(positions)
             if current:
                 self.state.complete, self.state.current_s = True, self._now()
 
-    def _reach(self, positions: Sequence[int], tails: Mapping[int, Tail]) -> None:
+    def _reach(self, positions: Sequence[int], tails: Mapping[int, Tail] = NO_TAILS) -> None:
         both = zip(positions, self.positions(len(positions)), strict=True)
         self.state.positions = [max(pair) for pair in both]
         self.state.tails |= tails
@@ -133,7 +133,7 @@ class IndexWriter:
         self._write(t, row, before, after, stored, kept)
         row.summary = after.summary
         self._put_row(t, ladder, row)
-        return {(ladder, *key): player for key, player in after.made.items()}
+        return after.made
 
     # --- players who leave a leaderboard by the clock, or by other views ---
 
@@ -158,7 +158,7 @@ class IndexWriter:
                 before = _part_of(row, stored)
                 after = before._replace(swept=(tables.value_of(own[-1][:8]), own[-1][12:]))
                 self._write(t, row, before, after, stored, {})
-                row.swept_s, row.swept_player = after.swept
+                row.swept = after.swept
                 self._put_row(t, ladder, row)
         return len(due) == SWEPT_TOGETHER
 
@@ -166,7 +166,7 @@ class IndexWriter:
         """Place all players of a ladder again if it has other views than when they were placed, or
         if a wrong clock has taken players out at a time after `ahead_s`."""
         for ladder, row in self._rows.items():
-            if row.views != self._views(ladder).id or row.swept_s > ahead_s:
+            if row.views != self._views(ladder).id or row.swept[0] > ahead_s:
                 self._place_again(ladder)
 
     def _place_again(self, ladder: str) -> None:
@@ -178,7 +178,7 @@ class IndexWriter:
             self.state.complete = False
             row = self._rows[ladder]
             row.views, row.listed = UNPLACED, 0
-            row.swept_s, row.swept_player = self._first_swept(ladder)
+            row.swept = self._first_swept(ladder)
             _delete_all(t.cursor(self._tables.points), row.prefix)
             self._put_row(t, ladder, row)
         while last is not None:
@@ -236,8 +236,8 @@ class IndexWriter:
             for key in sorted({*standings, *kept}):
                 row = self._seasons.get(key)
                 if row is None:
-                    number = self._next_number()
-                    row = self._seasons[key] = LadderRow(number, entries.LadderSummary(), 0)
+                    row = LadderRow(self._next_number(), entries.LadderSummary(), 0)
+                    self._seasons[key] = row
                 players = {e.player: entries.player_in(e) for e in standings.get(key, ())}
                 stored = self._stored(t, row.prefix, players)
                 before = _part_of(row, stored)
@@ -250,10 +250,11 @@ class IndexWriter:
     # --- tables ---
 
     def _new_row(self, ladder: str) -> LadderRow:
-        number = self._next_number()
-        row = LadderRow(number, entries.LadderSummary(), 0, self._views(ladder).id)
-        row.swept_s, row.swept_player = self._first_swept(ladder)
-        self._rows[ladder], self._ladders[number] = row, ladder
+        row = self._rows[ladder] = LadderRow(
+            self._next_number(), entries.LadderSummary(), 0, self._views(ladder).id,
+            self._first_swept(ladder),
+        )  # fmt: skip
+        self._ladders[row.number] = ladder
         return row
 
     def _next_number(self) -> int:

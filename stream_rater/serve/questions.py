@@ -137,16 +137,20 @@ class Questions:
         """A page of the leaderboard: that at a cursor, or around a player, or else the first."""
         routes.check_page(cursor, around)
         await self.check_ladder(ladder)
-        found: reader.PageView | None
-        if around is not None:
-            found = await self._of_ladder(ladder, self._index.around(ladder, around, limit))
-            if found is None:
-                raise await self._not_listed(ladder, around)
-        else:
-            place = routes.decode_cursor(cursor)
-            found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
+        found = await self._of_ladder(ladder, self._page(ladder, limit, cursor, around))
+        if found is None:
+            raise await self._not_listed(ladder, around or "")
         shown = self._ladder_views(ladder).listing.display
-        return _page(found, percentiles=shown == "percentile")
+        return _page_answer(found, percentiles=shown == "percentile")
+
+    async def _page(
+        self, ladder: str, limit: int, cursor: str | None, around: str | None,
+        season: int | None = None,
+    ) -> reader.PageView | None:  # fmt: skip
+        """A page at a cursor, or around a player, or the first; None if the player is not there."""
+        if around is not None:
+            return await self._index.around(ladder, around, limit, season)
+        return await self._index.page(ladder, routes.decode_cursor(cursor), limit, season)
 
     # --- past seasons ---
 
@@ -171,17 +175,12 @@ class Questions:
         """A page of the standings of a season: at a cursor, around a player, or the first."""
         routes.check_page(cursor, around)
         season = await self._kept_season(ladder, number)
-        found: reader.PageView | None
-        if around is not None:
-            found = await self._index.around(ladder, around, limit, season.season)
-            if found is None:
-                raise Refused(
-                    "not-listed", f"{around!r} was not listed when season {season.season} ended: "
-                    "leave `around` out", "query.around",
-                )  # fmt: skip
-        else:
-            place = routes.decode_cursor(cursor)
-            found = await self._index.page(ladder, place, limit, season.season)
+        found = await self._page(ladder, limit, cursor, around, season.season)
+        if found is None:
+            raise Refused(
+                "not-listed", f"{around!r} was not listed when season {season.season} ended: "
+                "leave `around` out", "query.around",
+            )  # fmt: skip
         return bodies.SeasonPageAnswer(
             season=season.season, ended_at=season.ended_at, listed=season.listed,
             rows=[
@@ -366,7 +365,7 @@ def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _page(found: reader.PageView, *, percentiles: bool) -> bodies.PageAnswer:
+def _page_answer(found: reader.PageView, *, percentiles: bool) -> bodies.PageAnswer:
     rows = list[bodies.Row]()
     for row, known in zip(found.rows, found.players or [None] * len(found.rows), strict=True):
         tier, previous = _tiers_of(known, listed=True) if found.players else NO_TIERS

@@ -245,7 +245,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
 
 
-def encode_cursor(place: RowPlace) -> str:
+def encode_cursor(place: RowPlace | RankedRow) -> str:
     """Encode a place as a cursor."""
     packed = msgspec.msgpack.encode(_Cursor(CURSOR_VERSION, place.rating, place.player))
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
@@ -253,7 +253,7 @@ def encode_cursor(place: RowPlace) -> str:
 
 def next_cursor(rows: Sequence[RankedRow], more: bool) -> str | None:
     """The cursor of the page after these rows; None if there is none."""
-    return encode_cursor(RowPlace(rows[-1].rating, rows[-1].player)) if rows and more else None
+    return encode_cursor(rows[-1]) if rows and more else None
 
 
 def check_page(cursor: str | None, around: str | None) -> None:
