@@ -16,14 +16,14 @@ from stream_rater.adapters.kafka.envelopes import DECIDED_OFFSET
 from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record, season_ended
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
+from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import LOG_LOST, MAX_ID_BYTES, MAX_RANK, SOURCE
 from stream_rater.contract.season_ended import SeasonKept, Standing
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rating.seats import MOST_CHARACTERS
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
-from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SIGMA
-from stream_rater.rounds.seed_records import MOST_SEEDED_ROUNDS
-from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
+from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SEEDED_ROUNDS, MOST_SIGMA
+from stream_rater.rounds.validation import LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
 SCHEMAS: Final = "#/components/schemas/"
@@ -263,7 +263,7 @@ def _headers(texts: dict[str, str], required: bool, content_types: list[str]) ->
     if "error-code" in texts:
         del properties["content-type"]["enum"]
         properties["content-type"]["description"] = "That of the record, as it was."
-        properties["error-code"]["enum"] = list(CODES)
+        properties["error-code"]["enum"] = list(REJECTIONS)
     for name in LONGEST:
         properties[name]["maxLength"] = LONGEST[name]
     properties[record.PARENT]["pattern"] = record.VALID_PARENT

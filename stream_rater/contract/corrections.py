@@ -5,10 +5,14 @@ The header `event-type` names the kind of a record; a record without this header
 has no headers, so there the field `event_type` names the kind.
 """
 
+from typing import TypeVar
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from stream_rater.contract.events import StrictEntry
+
+E = TypeVar("E")
 
 EVENT_TYPE = "event-type"  # The header that names the kind of a record in `round-completed`.
 
@@ -94,8 +98,6 @@ KINDS: dict[str, type[Correction]] = {
 
 NAMES = {kind: name for name, kind in KINDS.items()}
 """The name in the header `event-type`, by kind."""
-_FROM_JSON = {name: msgspec.json.Decoder(kind).decode for name, kind in KINDS.items()}
-_FROM_MSGPACK = {name: msgspec.msgpack.Decoder(kind).decode for name, kind in KINDS.items()}
 
 
 def name_of(correction: Correction) -> str:
@@ -103,10 +105,10 @@ def name_of(correction: Correction) -> str:
     return NAMES[type(correction)]
 
 
-def from_message(kind: str, value: bytes, *, packed: bool = False) -> Correction:
-    """Decode a correction from a message. `kind` is a key of KINDS; `packed` means that the message
-    is MessagePack, not JSON. Raises one of events.UNDECODABLE."""
-    return (_FROM_MSGPACK if packed else _FROM_JSON)[kind](value)
+def from_message(kind: type[E], value: bytes, *, packed: bool = False) -> E:
+    """Decode an event of this kind, a correction, seed or reset, from a message. `packed` means
+    that the message is MessagePack, not JSON. Raises one of events.UNDECODABLE."""
+    return (msgspec.msgpack.decode if packed else msgspec.json.decode)(value, type=kind)
 
 
 class _AnyEvent(msgspec.Struct):

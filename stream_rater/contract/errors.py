@@ -133,7 +133,7 @@ class Repartitioned(Unrecoverable):
         )
 
 
-REJECTIONS: Mapping[str, str] = {
+ROUND_REJECTIONS: Mapping[str, str] = {
     "malformed": "it is not valid JSON or MessagePack, or does not have the shape of a round; for "
         "a correction or a seed also: `event-type` names no kind, or it has an unknown field",
     "too-large": "it is larger than `max_bytes`, or Kafka's client refused to decompress it",
@@ -158,6 +158,12 @@ REJECTIONS: Mapping[str, str] = {
     "duplicate-round": "a valid record with the same ladder and round id lies within the "
         "duplicate window before it",
     "wrong-partition": "it does not lie in its ladder's partition, murmur2(ladder) mod partitions",
+}  # fmt: skip
+"""Why a round is rejected, by error code. A correction, seed or reset has some of these codes, too.
+Each text continues the words "The record was rejected because"."""
+
+REJECTIONS: Mapping[str, str] = {
+    **ROUND_REJECTIONS,
     "corrections-refused": "it is a correction, seed or reset of a ladder that takes none at its "
         "offset ([`corrections`](ladders.md#limits))",
     "unknown-round": "it corrects a round that is not an accepted round of its ladder before it",
@@ -170,9 +176,9 @@ REJECTIONS: Mapping[str, str] = {
     "bad-seed": "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with "
         "`rounds` out of bounds, or with no player or more than 5,000",
 }  # fmt: skip
-"""Why a record is rejected, by error code. The codes from `corrections-refused` on are not for
-rounds: that one is for corrections, seeds and resets, the last one for seeds and resets, and the
-others for corrections. Each text continues the words "The record was rejected because"."""
+"""Why a record is rejected, by error code: all codes that there are. Of those that are not for
+rounds, the first is for corrections, seeds and resets, the last for seeds and resets, and the
+others are for corrections."""
 
 
 class Outdone(Exception):

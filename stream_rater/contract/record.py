@@ -7,7 +7,9 @@ the context. Headers are untrusted input: a context that is invalid or too long 
 """
 
 import zlib
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
@@ -37,6 +39,19 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 def checksum(message: bytes | None) -> int:
     """The checksum of a message of any kind. A message without a value has one, too."""
     return zlib.crc32(message or b"")
+
+
+def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
+    """Cut messages into runs of consecutive ones: of at most `most` bytes, or of one message."""
+    if messages and sum(map(len, messages)) <= most:
+        yield messages
+        return
+    ends = [*accumulate(map(len, messages))]
+    first = size = 0
+    while first < len(messages):
+        last = max(first + 1, bisect_right(ends, size + most))
+        yield messages[first:last]
+        first, size = last, ends[last - 1]
 
 
 def header(headers: Headers, name: str) -> str:

@@ -68,12 +68,3 @@ class PlayerReset(RatingGiven, frozen=True, kw_only=True, forbid_unknown_fields=
 
 SEEDS: dict[str, type[PlayersSeeded | PlayerReset]] = {SEEDED: PlayersSeeded, RESET: PlayerReset}
 """The kinds of events that give ratings, by the name in the header `event-type`."""
-
-_FROM_JSON = {name: msgspec.json.Decoder(kind).decode for name, kind in SEEDS.items()}
-_FROM_MSGPACK = {name: msgspec.msgpack.Decoder(kind).decode for name, kind in SEEDS.items()}
-
-
-def from_message(kind: str, value: bytes, *, packed: bool = False) -> PlayersSeeded | PlayerReset:
-    """Decode a seed or a reset from a message. `kind` is a key of SEEDS; `packed` means that the
-    message is MessagePack, not JSON. Raises one of events.UNDECODABLE."""
-    return (_FROM_MSGPACK if packed else _FROM_JSON)[kind](value)

@@ -25,7 +25,7 @@ from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import Pool, waves_of
 from stream_rater.rounds.batch import RoundBatch, of_entries
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])

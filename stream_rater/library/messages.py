@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import structs
 
-from stream_rater.contract import seeds
-from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
+from stream_rater.contract.corrections import EVENT_TYPE, from_message, kind_of_line
 from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.library.results import InvalidRound, Shares, Side
 from stream_rater.rating.seats import SEAT_CURE, is_seat
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
@@ -218,7 +218,7 @@ def message_of(
 def renamed(message: bytes, ladder: str) -> bytes:
     """The message of the same round, seed or reset on another ladder."""
     if kind := _seed_kind(message):
-        return to_json(structs.replace(seeds.from_message(kind, message), ladder=ladder))
+        return to_json(structs.replace(from_message(SEEDS[kind], message), ladder=ladder))
     return _encode(structs.replace(_decode(message), ladder=ladder))
 
 

@@ -28,10 +28,9 @@ from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
-from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.correction_records import decode_seed, is_seed
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
-from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading, is_table
 
@@ -377,7 +376,7 @@ class Rater:
         for record in file.records(0):
             if is_seed(record):
                 with suppress(Invalid):
-                    return seed_records.decode(record, ladders).ladder
+                    return decode_seed(record, ladders).ladder
             elif not correction_indices([record]) and (rounds := decoder.decode([record])[0]):
                 return rounds.heads[0].ladder
         return self.ladder

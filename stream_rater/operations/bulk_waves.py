@@ -19,8 +19,8 @@ from stream_rater.rating.seats import SeatCodes
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.pool import depths
 from stream_rater.rounds.batch import NO_SCORES, NO_SEATS, RoundBatch, score_of, shift_of
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.ragged import Ragged
-from stream_rater.rounds.seed_records import Seed
 
 
 class BulkRounds(Ragged, gc=False):

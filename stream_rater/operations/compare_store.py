@@ -24,8 +24,8 @@ from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import NO_VERDICTS, Content, LoggedRounds, Verdicts
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.log_reading import LogReader
-from stream_rater.rounds import correction_records, validation
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds import validation
+from stream_rater.rounds.correction_records import Seed, decode_correction
 from stream_rater.runtime.progress import advancing
 
 BATCH = 5000  # The number of beliefs that are compared together.
@@ -180,7 +180,7 @@ class _Replayed:
             self._touched.setdefault(seed.ladder, set()).update(gone)
 
     def _add_correction(self, accepted: Record) -> None:
-        correction = correction_records.decode(accepted, self._ladders)
+        correction = decode_correction(accepted, self._ladders)
         if self._only is not None and correction.ladder not in self._only:
             return
         self.corrected.setdefault(correction.ladder, set()).add(accepted.offset)

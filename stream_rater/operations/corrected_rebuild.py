@@ -32,7 +32,8 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Table, newcomers
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import verdicts_of_log
-from stream_rater.rounds import correction_records, decoder, seed_records, validation
+from stream_rater.rounds import validation
+from stream_rater.rounds.correction_records import decode_correction, is_correction
 
 
 class LastPublished(NamedTuple):
@@ -72,8 +73,8 @@ def editions(
 
         def applied_records(limits: Mapping[str, int] = limits) -> Iterator[Record]:
             for record in read_log():
-                no_correction = not decoder.kind_of(record) or seed_records.is_seed(record)
-                if no_correction or _is_applied(record, ladders, partitions, cutoff, limits):
+                given = ladders, partitions, cutoff, limits
+                if not is_correction(record) or _is_applied(record, *given):
                     yield record
 
         found.append(Edition(verdicts_of_log(applied_records, ladders, window, partitions), limits))
@@ -86,7 +87,7 @@ def _is_applied(
     """Whether the correction in a record is applied, and within the limits: its offset is
     committed, or a later part of its ladder was sent. An invalid correction counts as applied."""
     try:
-        ladder = correction_records.decode(record, ladders, partitions).ladder
+        ladder = decode_correction(record, ladders, partitions).ladder
     except validation.Invalid:
         return True
     sent = max(cutoff.sent(record.partition), cutoff.furthest(ladder))

@@ -13,9 +13,9 @@ from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract import corrections, events, seeds
+from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.record import Record, header
 from stream_rater.places.port import CHANGED, REJECTED
-from stream_rater.rounds.validation import CODES
 
 HINT_S = 5.0  # The time without a line after which a hint says that the command waits, in seconds.
 
@@ -53,8 +53,10 @@ def rejected(
 ) -> Iterator[str]:  # fmt: skip
     """Yield a line for each rejected record as it comes. `ladder`, `code`: if given, only records
     of this ladder or with this error code. Raises BadConfiguration or Failed."""
-    if code is not None and code not in CODES:
-        raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
+    if code is not None and code not in REJECTIONS:
+        raise BadConfiguration(
+            f"--code: none is {code!r}; they are {', '.join(sorted(REJECTIONS))}"
+        )
 
     def line(record: Record) -> str | None:
         rejection = rejection_of(record)

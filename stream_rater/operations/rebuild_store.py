@@ -39,7 +39,7 @@ from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.rounds.batch import RoundBatch, is_among
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 
 BATCH = 10_000  # The number of beliefs written in one call.
 AT_ONCE = 50_000  # About the number of players whose rounds are rated together.

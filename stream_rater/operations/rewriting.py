@@ -29,7 +29,8 @@ from stream_rater.contract.record import Player, Record, header
 from stream_rater.pipeline.ladder_history import LadderEvent, encode_corrections
 from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.replay.edited_log import EditedLog, Verdicts
-from stream_rater.rounds import decoder, seed_records
+from stream_rater.rounds.correction_records import is_seed
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.runtime.progress import counted
 
 Fields = dict[str, Raw]
@@ -114,8 +115,8 @@ class Pseudonym:
     def _renamed(self, codec: _Codec, record: Record, value: bytes) -> bytes | None:
         """The value of a record with the new name; None if it does not name the player."""
         fields = codec.fields(value)
-        found = bool(decoder.kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
-        if SEEDED_FIELD in fields and seed_records.is_seed(record):
+        found = bool(kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
+        if SEEDED_FIELD in fields and is_seed(record):
             rows = codec.entries(fields[SEEDED_FIELD])
             if any(self._rename(codec, each, ("player",)) for each in rows):
                 fields[SEEDED_FIELD], found = Raw(codec.encode(rows)), True
@@ -151,7 +152,7 @@ class Pseudonym:
         """The field or header of a renamed record where the id is still a word; empty if none."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
-            structured = STRUCTURED_IN_SEEDS if seed_records.is_seed(record) else STRUCTURED_FIELDS
+            structured = STRUCTURED_IN_SEEDS if is_seed(record) else STRUCTURED_FIELDS
             for name, text in _free_texts(_codec_of(record), value, structured):
                 if self._word(text):
                     return name
@@ -282,8 +283,8 @@ class Mentions:
             self.accepted += 1
             renamed = pseudonym.record(record)
             if renamed is not record:
-                kind = "correction" if decoder.kind_of(record) else "round"
-                self.named["seed" if seed_records.is_seed(record) else kind] += 1
+                kind = "correction" if kind_of(record) else "round"
+                self.named["seed" if is_seed(record) else kind] += 1
             place = f"partition {record.partition}, offset {record.offset}"
             if not self.conflict and reverse.names(record):
                 self.conflict = place

@@ -35,6 +35,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records, validation
+from stream_rater.rounds.correction_records import decode_seed
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.ratings import EXAMPLES, RatingsTable, TableSeeds, source_of_file
@@ -164,7 +165,7 @@ def _check_record(kind: str, value: bytes, ladders: Ladders, end: int) -> None:
     headers = ((EVENT_TYPE, kind.encode()),)
     record = Record(0, end, value, headers, received_s=time.time())
     try:
-        seed_records.decode(record, ladders)
+        decode_seed(record, ladders)
     except validation.Invalid as invalid:
         raise Failed(f"{kind}: {invalid.code}: {invalid}: nothing was sent") from None
 

@@ -18,10 +18,8 @@ from stream_rater.contract.seeds import MOST_SEED_BYTES
 from stream_rater.operations import corrections, input_file
 from stream_rater.operations.corrections import AFTER_ALL, APPLIED, Planned
 from stream_rater.places.port import Submitter
-from stream_rater.rounds import seed_records
-from stream_rater.rounds.correction_records import names_in, round_in
+from stream_rater.rounds import correction_records
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
-from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import AS_FOUND, Reading
@@ -43,7 +41,7 @@ def submit(
             now = structs.replace(record, value=value, received_s=time.time())
             kind = kind_of(record)
             try:
-                if is_seed(now):
+                if correction_records.is_seed(now):
                     seed = checked_seed(now, ladders)
                     submitter.correct(seed.ladder, kind, value, seed.round_id)
                     kinds["seed"] += 1
@@ -51,7 +49,8 @@ def submit(
                     correction = corrections.checked(now, ladders)
                     if invalid := corrections.rejection_now(correction, ladders, place.end_of):
                         raise invalid
-                    about = round_in(correction) or ", ".join(names_in(correction))
+                    names = correction_records.names_in(correction)
+                    about = correction_records.round_in(correction) or ", ".join(names)
                     submitter.correct(correction.ladder, kind, value, about)
                     kinds["correction"] += 1
                 else:
@@ -76,12 +75,12 @@ def submit(
     file.conclude()
 
 
-def checked_seed(record: Record, ladders: Ladders) -> Seed:
+def checked_seed(record: Record, ladders: Ladders) -> correction_records.Seed:
     """The seed or reset in a record, valid by its ladder's last parameters. Raises Invalid."""
     if (size := len(record.value or b"")) > MOST_SEED_BYTES:
         text = f"{size} bytes, over the {MOST_SEED_BYTES} of a seed: cut it into several"
         raise Invalid("too-large", text)
-    return seed_records.decode(structs.replace(record, offset=AFTER_ALL), ladders)
+    return correction_records.decode_seed(structs.replace(record, offset=AFTER_ALL), ladders)
 
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:

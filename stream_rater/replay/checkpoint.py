@@ -24,7 +24,8 @@ from stream_rater.contract.record import Record, checksum
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds import batch, decoder, seed_records
+from stream_rater.rounds import batch
+from stream_rater.rounds.correction_records import Seed, is_correction
 
 PLAYERS_PER_PIECE = 20_000  # The most players in one piece of a checkpoint.
 MOST_CHECKPOINTS = 4  # The most checkpoints that are stored for a ladder.
@@ -81,7 +82,7 @@ class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
         """Whether its last record is among these. Raises UnusableCheckpoint if another record is at
         that offset, because this is a different log then."""
         at = [each for each in records if each.offset == self.last[0]]
-        there = [each for each in at if not decoder.kind_of(each) or seed_records.is_seed(each)]
+        there = [each for each in at if not is_correction(each)]
         if any(checksum(each.value) != self.last[1] for each in there):
             raise UnusableCheckpoint("it is of another log")
         return bool(there)
@@ -171,7 +172,7 @@ class IdFilter:
         self._add(_hashes(StringColumn.of([head.round_id for head in rounds.heads]), ROUNDS))
         self._add(_hashes(rounds.names, PLAYERS))
 
-    def add_seed(self, seed: seed_records.Seed) -> None:
+    def add_seed(self, seed: Seed) -> None:
         """Add the id of a seed or a reset, and those of its players."""
         self._add(_hashes(StringColumn.of([seed.round_id]), ROUNDS))
         self._add(_hashes(seed.names, PLAYERS))

@@ -21,11 +21,10 @@ from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
-from stream_rater.rounds import ragged, seed_records
+from stream_rater.rounds import correction_records, decoder, ragged
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
-from stream_rater.rounds.decoder import Rejections, RoundDecoder, kind_of, split_at_corrections
-from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, RecordBatches, arrivals_of
-from stream_rater.rounds.seed_records import Seed, is_seed
+from stream_rater.rounds.correction_records import Seed
+from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, RecordBatches
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18  # The most bytes of records that are decoded together.
@@ -93,7 +92,7 @@ class LoggedRounds(ragged.Ragged, gc=False):
 
     @classmethod
     def of(
-        cls, records: Sequence[Record], rounds: RoundBatch, rejections: Rejections
+        cls, records: Sequence[Record], rounds: RoundBatch, rejections: decoder.Rejections
     ) -> "LoggedRounds":
         """The rounds that were decoded from these records (`RoundDecoder.decode`)."""
         read = _arrivals_of_valid(records, rejections)
@@ -127,9 +126,9 @@ class LogBatch:
     """The accepted seeds and resets, as reported. They come before the rounds."""
 
 
-def _arrivals_of_valid(records: Sequence[Record], rejections: Rejections) -> Arrivals:
+def _arrivals_of_valid(records: Sequence[Record], rejections: decoder.Rejections) -> Arrivals:
     """Where and when those of the records arrived that are not rejected."""
-    read = arrivals_of(records)
+    read = decoder.arrivals_of(records)
     if any(rejections):
         read = read.take(np.flatnonzero([why is None for why in rejections]))
     return read
@@ -156,12 +155,12 @@ class RecordValidator:
     partition. The log has `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
-        self.round_decoder = RoundDecoder(ladders, partitions)
+        self.round_decoder = decoder.RoundDecoder(ladders, partitions)
         self._ladders, self._partitions, self._window = ladders, partitions, window
         self._duplicates: dict[int, DuplicateWindow] = {}
         """For each partition, the ids of its latest rounds."""
 
-    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Rejections]:
+    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, decoder.Rejections]:
         """Decode the rounds in these records, none of which may be a correction. Returns the
         accepted rounds, and the reasons why the other records are rejected: by the decoder, or as
         duplicates."""
@@ -191,7 +190,7 @@ class RecordValidator:
 
     def seed(self, record: Record) -> Seed:
         """Decode the seed or reset in the next record. Raises Invalid."""
-        found = seed_records.decode(record, self._ladders, self._partitions)
+        found = correction_records.decode_seed(record, self._ladders, self._partitions)
         window = self._window_of(record.partition)
         window.check(record.offset, found.ladder, found.round_id)
         return found
@@ -199,14 +198,14 @@ class RecordValidator:
     def validated(self, records: Sequence[Record]) -> ValidRecords:
         """Validate the rounds, seeds and resets in the next records."""
         content, rejected = list[Content](), list[tuple[Record, Invalid]]()
-        for batch, other in split_at_corrections(records):
+        for batch, other in decoder.split_at_corrections(records):
             if batch:
                 rounds, rejections = self.decode(batch)
                 content.append(LoggedRounds.of(batch, rounds, rejections))
                 if any(rejections):
                     both = zip(batch, rejections, strict=True)
                     rejected += [(each, invalid) for each, invalid in both if invalid is not None]
-            if other is not None and not is_seed(other):
+            if other is not None and not correction_records.is_seed(other):
                 content.append(other)
             elif other is not None:
                 try:
@@ -316,7 +315,7 @@ def batches_of(
     batch, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")
-        begins = not mixed and record.headers and kind_of(record)
+        begins = not mixed and record.headers and decoder.kind_of(record)
         if batch and (size + own > most_bytes or begins):
             yield batch
             batch, size = [], 0

@@ -33,9 +33,9 @@ import numpy as np
 from stream_rater.columns import ranges, strings
 from stream_rater.columns.arrays import Flags, Hashes, Ints
 from stream_rater.rating.parameters import Season
-from stream_rater.rounds import seed_records, validation
+from stream_rater.rounds import validation
 from stream_rater.rounds.batch import RoundBatch, of_entries
-from stream_rater.rounds.correction_records import Span
+from stream_rater.rounds.correction_records import Seed, Span
 
 K = TypeVar("K", bound=Hashable)
 
@@ -277,7 +277,7 @@ class Edits:
             found += _content(self.edited(own, offset)) != _content(other.edited(own, offset))
         return found
 
-    def seed(self, seed: seed_records.Seed) -> seed_records.Seed | None:
+    def seed(self, seed: Seed) -> Seed | None:
         """A seed or a reset after the corrections; None if it changes no belief any more."""
         if seed.offset in self.voided:
             return None
@@ -291,7 +291,7 @@ class Edits:
         owners = strings.StringColumn.of([each for each in now if each is not None])
         return seed.take(rows, owners) if len(rows) else None
 
-    def changes_seed(self, other: "Edits", seed: seed_records.Seed) -> bool:
+    def changes_seed(self, other: "Edits", seed: Seed) -> bool:
         """Whether a seed or a reset differs between these edits and `other`."""
         return _content(self.seed(seed)) != _content(other.seed(seed))
 
@@ -377,11 +377,11 @@ COMPARED = "time", "weight", "ceiling", "place", "members", "share", "seat", "sc
 COMPARED_OF_SEEDS = "mu", "sigma", "rounds"
 
 
-def _content(of: RoundBatch | seed_records.Seed | None) -> tuple[object, ...]:
+def _content(of: RoundBatch | Seed | None) -> tuple[object, ...]:
     """What corrections can change in a round or a seed, in a form that can be compared."""
     if of is None:
         return ()
-    columns = COMPARED_OF_SEEDS if isinstance(of, seed_records.Seed) else COMPARED
+    columns = COMPARED_OF_SEEDS if isinstance(of, Seed) else COMPARED
     return (*(getattr(of, each).tobytes() for each in columns), *of.names.texts())
 
 

@@ -23,7 +23,8 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay import checkpoint, edited_log, edits
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason
-from stream_rater.rounds import batch, correction_records, decoder, seed_records
+from stream_rater.rounds import batch, correction_records
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 ReadRound = Callable[[Record], batch.OneRound]  # Decodes the round in a record; raises Invalid.
@@ -117,7 +118,7 @@ class Ledger:
             place = Record(partition, int(offsets[i]), None)
             self._remember_round(rounds[i], place, rows=rows - starts[i])
 
-    def add_seed(self, seed: seed_records.Seed) -> None:
+    def add_seed(self, seed: Seed) -> None:
         """Read an accepted seed or reset of the ladder."""
         rows = np.flatnonzero(np.isin(seed.names.hashes, self._hashes))
         if seed.round_id in self._ids:
@@ -145,26 +146,30 @@ class Ledger:
         from now on. Returns the offset of the first round that the correction changes; None if it
         changes no earlier round. `received_s` is the time when the log received it, in Unix
         seconds. Raises Invalid, or NeedsEarlierRounds."""
-        match correction:
-            case contract.RoundVoided():
-                place = self._find(correction.round_id)
-                if place in self._corrections.voided:
-                    raise Invalid("already-voided", f"round_id {correction.round_id!r} is voided")
-                self._corrections.void(place)
-                return place
-            case contract.RoundAmended():
-                place = self._find(correction.round_id)
-                if place in self._seeds:
-                    text = f"round_id {correction.round_id!r} is a seed or a reset: void it"
-                    raise Invalid("bad-amend", text)
-                self._amend(correction, place, received_s)
-                return place
-            case contract.PlayerRemoved():
-                return self._remove(correction)
-            case contract.PlayerMerged():
-                return self._merge(correction)
-            case contract.SeasonStarted():
-                self._start(correction, offset)
+        try:
+            match correction:
+                case contract.RoundVoided():
+                    place = self._find(correction.round_id)
+                    if place in self._corrections.voided:
+                        text = f"round_id {correction.round_id!r} is voided"
+                        raise Invalid("already-voided", text)
+                    self._corrections.void(place)
+                    return place
+                case contract.RoundAmended():
+                    place = self._find(correction.round_id)
+                    if place in self._seeds:
+                        text = f"round_id {correction.round_id!r} is a seed or a reset: void it"
+                        raise Invalid("bad-amend", text)
+                    self._amend(correction, place, received_s)
+                    return place
+                case contract.PlayerRemoved():
+                    return self._remove(correction)
+                case contract.PlayerMerged():
+                    return self._merge(correction)
+                case contract.SeasonStarted():
+                    self._start(correction, offset)
+        except Invalid as invalid:
+            raise correction_records.about(correction, invalid) from None
         return None
 
     def accept(self, correction: contract.Correction, received_s: float, offset: int) -> None:
@@ -321,10 +326,10 @@ def verdicts_of_log(
     found: dict[RecordPlace, contract.Correction] = {}
     rejections: dict[RecordPlace, Invalid] = {}
     for record in read_log():
-        if record.headers and decoder.kind_of(record) and not seed_records.is_seed(record):
+        if correction_records.is_correction(record):
             place = record.partition, record.offset
             try:
-                found[place] = correction_records.decode(record, ladders, partitions)
+                found[place] = correction_records.decode_correction(record, ladders, partitions)
             except Invalid as invalid:
                 rejections[place] = invalid
     if not found:
@@ -355,11 +360,11 @@ class _SecondPass:
         """For each ladder, the corrections that wait to be applied, with their records."""
         self._applied: dict[str, list[edited_log.AppliedCorrection]] = {}
 
-    def read(self, each: edited_log.LoggedRounds | seed_records.Seed | Record) -> None:
+    def read(self, each: edited_log.LoggedRounds | Seed | Record) -> None:
         """Read a batch of rounds, a seed, or a correction."""
         if isinstance(each, edited_log.LoggedRounds):
             self._read_rounds(each)
-        elif isinstance(each, seed_records.Seed):
+        elif isinstance(each, Seed):
             if each.ladder in self._ledgers:
                 self._ledgers[each.ladder].add_seed(each)
         elif (found := self._found.get((each.partition, each.offset))) is not None:
@@ -398,7 +403,6 @@ class _SecondPass:
                 self._starts[place] = correction.ladder, ledger.last_season
             self._record_outcome(record, correction, at)
         except Invalid as invalid:
-            invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
             self._rejections[place] = invalid
 
     def verdicts(self) -> edited_log.Verdicts:

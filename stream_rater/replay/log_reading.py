@@ -25,7 +25,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract import events, record
 from stream_rater.replay import edited_log, files
 from stream_rater.replay.cores import Cores
-from stream_rater.rounds import lines, seed_records
+from stream_rater.rounds import lines
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.decoder import RoundDecoder
 
 LONG_LOG = 1_000_000
@@ -191,7 +192,7 @@ def _unpacked(data: bytes, decoder: RoundDecoder) -> edited_log.ValidRecords:
         if isinstance(each, edited_log.LoggedRounds):
             numbers = index[each.rounds.config_index] if len(each) else each.rounds.config_index
             return structs.replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
-        if isinstance(each, seed_records.Seed):
+        if isinstance(each, Seed):
             return replace(each, rating=decoder.ratings[decoder.adopt(each.rating)])
         return each
 

@@ -23,7 +23,7 @@ from stream_rater.rating.seasons import Before
 from stream_rater.replay.cores import ONE_CORE, Cores, rate_waves
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import OneRound, RoundBatch
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 
 ONE_WAVE = np.array([0, 1])  # The bounds of the only wave of one round.
 

@@ -16,7 +16,7 @@ from stream_rater.replay import edited_log, edits
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, waves_of
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 
 LEAST_TOGETHER = 8192  # The fewest players in rounds whose ladders are rated at the same time.
 

@@ -3,31 +3,29 @@
 `fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
 others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
 
-Records of corrections stand among those of rounds. This module recognises them by their headers,
-and `correction_records` decodes them.
+Records of corrections, seeds and resets stand among those of rounds. This module recognises them by
+their headers, and `correction_records` decodes them.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from stream_rater.columns import arrays, ranges
-from stream_rater.columns.sharding import ANYWHERE, partition_of
+from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract import corrections, events
-from stream_rater.contract.record import Record, header
+from stream_rater.contract import corrections
+from stream_rater.contract.record import Record, header, runs
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import batch, fallback, fastjson, validation
-from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
+from stream_rater.rounds.lines import Arrivals, PlainRecords
 from stream_rater.rounds.validation import Invalid
 
 SCAN_BYTES = 2**20  # The most bytes of the records that one call scans.
 EMPTY = Invalid("malformed", "Input data was truncated")
 """Why an empty record is rejected: what the decoders say of it."""
 NO_PLACES = np.empty(0, np.int64)
-E = TypeVar("E")
 
 Rejections = list[Invalid | None]
 """For each record, why it is rejected; None if it contains the next of the valid rounds."""
@@ -93,7 +91,7 @@ class RoundDecoder:
             both = zip(rejections, values, strict=True)
             rejections = [why if why or value else EMPTY for why, value in both]
         found, first = [], 0
-        for texts in fastjson.runs(values, SCAN_BYTES):
+        for texts in runs(values, SCAN_BYTES):
             run = range(first, first + len(texts))
             for indices, rounds in self._read_rounds(records, values, run, rejections):
                 found.append(self._validated(records, arrivals, indices, rounds, rejections))
@@ -180,37 +178,35 @@ def is_packed(record: Record) -> bool:
     return "msgpack" in header(record.headers, "content-type").lower()
 
 
-# --- rounds among corrections --------------------------------------------------------------------
+def arrivals_of(records: Sequence[Record]) -> Arrivals:
+    """The places and times of arrival of these records."""
+    if isinstance(records, PlainRecords):
+        return records.arrivals
+    return Arrivals(
+        np.array([each.partition for each in records], np.int64),
+        np.array([each.offset for each in records], np.int64),
+        np.array([each.received_s for each in records], np.float64),
+    )
 
 
-def event_in(record: Record, most_bytes: int, from_message: Callable[..., E]) -> E:
-    """The correction or seed in a record. `from_message` decodes it. Raises Invalid."""
-    value = record.value or b""
-    if (invalid := too_large(record, value, most_bytes)) is not None:
-        raise invalid
-    try:
-        return from_message(kind_of(record), value, packed=is_packed(record))
-    except events.UNDECODABLE as error:
-        text = events.shown(str(error)[: fallback.LONGEST_TEXT])
-        raise Invalid("malformed", validation.with_cure(text)) from None
+def values_of(records: Sequence[Record]) -> Sequence[bytes]:
+    """The values of these records; empty for a record without one."""
+    if isinstance(records, PlainRecords):
+        return records.values
+    return [each.value or b"" for each in records]
 
 
-def check_partition(ladder: str, what: str, record: Record, partitions: int) -> None:
-    """Raise Invalid if a record of this kind is not in the partition of its ladder."""
-    home = partition_of(ladder, partitions) if partitions != ANYWHERE else record.partition
-    if record.partition != home:
-        text = validation.partition_mistake(ladder, home, what, record.partition)
-        raise Invalid("wrong-partition", text)
+# --- records that hold no round ---
 
 
 def kind_of(record: Record) -> str:
-    """The kind of correction that a record's header names; empty for a round."""
+    """The kind of correction, seed or reset that a record's header names; empty for a round."""
     kind = header(record.headers, corrections.EVENT_TYPE) if record.headers else ""
     return "" if kind == corrections.ROUND else kind
 
 
 def correction_indices(records: Sequence[Record]) -> list[int]:
-    """The places of the records whose header says that they are corrections."""
+    """The places of the records whose header says that they are corrections, seeds or resets."""
     if isinstance(records, PlainRecords):
         return []
     return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
@@ -219,8 +215,8 @@ def correction_indices(records: Sequence[Record]) -> list[int]:
 def split_at_corrections(
     records: Sequence[Record],
 ) -> Iterator[tuple[Sequence[Record], Record | None]]:
-    """Yield, for each correction, the rounds before it together with the correction. If there are
-    rounds after the last correction, yield them with None at the end."""
+    """Yield, for each correction, seed and reset, the rounds before it together with its record. If
+    there are rounds after the last one, yield them with None at the end."""
     first = 0
     for i in correction_indices(records):
         yield records[first:i], records[i]

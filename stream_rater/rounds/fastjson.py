@@ -17,8 +17,7 @@ find it. In a text without a backslash, a quote before `standings` either opens 
 string and the text after it is not valid JSON. The key must be the only one with its name.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple, cast
@@ -117,19 +116,6 @@ def _room_for(data: bytes) -> Scanned:
         np.empty(entries), np.zeros(1, np.int64), np.empty(players, np.int64),
         np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
     )  # fmt: skip
-
-
-def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
-    """Cut messages into runs of consecutive ones: of at most `most` bytes, or of one message."""
-    if messages and sum(map(len, messages)) <= most:
-        yield messages
-        return
-    ends = [*accumulate(map(len, messages))]
-    first = size = 0
-    while first < len(messages):
-        last = max(first + 1, bisect_right(ends, size + most))
-        yield messages[first:last]
-        first, size = last, ends[last - 1]
 
 
 def _decode_heads(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:

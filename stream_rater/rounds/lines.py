@@ -129,21 +129,3 @@ class LineReader(Iterator[Record]):
                 break
             taken.append(line)
         return taken
-
-
-def arrivals_of(records: Sequence[Record]) -> Arrivals:
-    """The places and times of arrival of these records."""
-    if isinstance(records, PlainRecords):
-        return records.arrivals
-    return Arrivals(
-        np.array([each.partition for each in records], np.int64),
-        np.array([each.offset for each in records], np.int64),
-        np.array([each.received_s for each in records], np.float64),
-    )
-
-
-def values_of(records: Sequence[Record]) -> Sequence[bytes]:
-    """The values of these records; empty for a record without one."""
-    if isinstance(records, PlainRecords):
-        return records.values
-    return [each.value or b"" for each in records]

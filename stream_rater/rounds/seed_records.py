@@ -1,7 +1,4 @@
-"""Seeds and resets (`contract.seeds`): decodes and validates their records, and makes them.
-
-Whether a seed or a reset is accepted depends on its record, on the ladders file at its offset, and
-on the duplicate window before it; never on a belief. A row that changes nothing is no mistake.
+"""Makes seeds: from ratings on another scale, and from those of another ladder.
 
 A seed that our own programs send has an id that is made of its content. So the same players with
 the same ratings have the same id, whoever sends them, and however often.
@@ -10,32 +7,17 @@ the same ratings have the same id, whoever sends them, and however often.
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
 
-from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.columns.strings import StringColumn
-from stream_rater.config.ladders import Ladders, Terms
+from stream_rater.columns.arrays import Floats
 from stream_rater.contract import events, seeds
-from stream_rater.contract.record import Record
-from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.record import MOST_ROUNDS
-from stream_rater.rounds import batch, decoder
-from stream_rater.rounds.validation import EARLIEST, Invalid, id_mistake
+from stream_rater.rounds.correction_records import nearest_valid
 
-MOST_SEEDED_ROUNDS = MOST_ROUNDS - 1
-"""The most rounds that may stand behind a seeded rating. At least one more must fit a record."""
-MOST_SIGMAS = 30.0
-"""A rating lies within so many initial sigmas of the initial mu. A belief's grid ends beyond."""
-LEAST_PART = 1e-6  # The least sigma, as a part of the initial one.
-CURE = "is the rating of another scale?"
 PRECISION = 7
 """The decimals of a rating on a scale whose initial sigma is 1. A record stores fewer (float32)."""
 
@@ -45,168 +27,6 @@ SCALES = {"trueskill": _TRUESKILL, "openskill": _TRUESKILL, "glicko": _GLICKO, "
 
 OWN = "ladder"  # The name of the scale of the ladder itself.
 NAMES = (*SCALES, OWN)
-
-
-@dataclass(frozen=True, slots=True)
-class Seed:
-    """A valid seed or reset of n players, as columns, with its place in the log."""
-
-    kind: str  # `players-seeded` or `player-reset`.
-    head: events.Round  # Its time is the reported one from which on the rating counts.
-    partition: int
-    offset: int
-    time: int  # The time from which on the rating counts, Unix seconds.
-    rating: RatingConfig  # The ladder's parameters at the offset.
-    names: StringColumn  # (n,) the players.
-    mu: Floats
-    """(n,) the ratings, as a record stores them (float32). NaN where a reset keeps the rating."""
-    sigma: Floats
-    """(n,) the uncertainties, as a record stores them; of a reset the least one afterwards."""
-    rounds: Ints  # (n,) the number of rounds that stand behind each rating; 0 of a reset.
-
-    def __len__(self) -> int:
-        return len(self.mu)
-
-    @property
-    def ladder(self) -> str:
-        return self.head.ladder
-
-    @property
-    def round_id(self) -> str:
-        return self.head.round_id
-
-    @property
-    def is_reset(self) -> bool:
-        """Whether this is a reset. Otherwise it is a seed."""
-        return self.kind == seeds.RESET
-
-    def take(self, rows: Ints, names: StringColumn | None = None) -> "Seed":
-        """Only these rows. `names`: (len(rows),) names in place of the own ones."""
-        return Seed(
-            self.kind, self.head, self.partition, self.offset, self.time, self.rating,
-            self.names.take(rows) if names is None else names,
-            self.mu[rows], self.sigma[rows], self.rounds[rows],
-        )  # fmt: skip
-
-
-def is_seed(record: Record) -> bool:
-    """Whether a record's header says that it is a seed or a reset."""
-    return bool(record.headers) and decoder.kind_of(record) in SEEDS
-
-
-def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Seed:
-    """Decode and validate the seed or reset in a record of a topic with `partitions` partitions.
-    Raises Invalid. Its `round_id` must still be checked by the duplicate window."""
-    event = decoder.event_in(record, ladders.limits.max_bytes, seeds.from_message)
-    try:
-        return _validated(event, record, ladders, partitions)
-    except Invalid as invalid:
-        invalid.set_round(event.ladder, event.round_id)
-        raise
-
-
-def _validated(
-    event: PlayersSeeded | PlayerReset, record: Record, ladders: Ladders, partitions: int
-) -> Seed:
-    for name in ("round_id", "ladder"):
-        if mistake := id_mistake(getattr(event, name)):
-            raise Invalid("bad-id", f"{name}: {mistake}")
-    terms = ladders.find(event.ladder, record.offset)
-    if terms is None:
-        raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
-    if terms.limits.corrections == "refused":
-        raise Invalid(
-            "corrections-refused",
-            f"ladder {event.ladder!r} takes no corrections, seeds and resets: its limits say so",
-        )
-    time, rating = _time_of(event, record, terms), terms.rating
-    if isinstance(event, PlayerReset):
-        columns = _reset_columns(event, rating)
-    else:
-        columns = _seed_columns(event, rating)
-    decoder.check_partition(event.ladder, event.kind, record, partitions)
-    head = events.Round(round_id=event.round_id, ladder=event.ladder, completed_at=event.at)
-    return Seed(event.kind, head, record.partition, record.offset, time, rating, *columns)
-
-
-def _time_of(event: PlayersSeeded | PlayerReset, record: Record, terms: Terms) -> int:
-    if mistake := batch.time_mistake(event.at):
-        raise Invalid("bad-time", f"at: {mistake}")
-    time, most_s = events.parse_time(event.at), terms.limits.max_skew_s
-    if time < EARLIEST:
-        raise Invalid("bad-time", "at: before the year 1900")
-    if time > record.received_s + most_s:
-        raise Invalid("bad-time", f"at: over {most_s} s ahead of its arrival")
-    return time
-
-
-Columns = tuple[StringColumn, Floats, Floats, Ints]  # The names, mu, sigma and rounds of a Seed.
-
-
-def _reset_columns(event: PlayerReset, rating: RatingConfig) -> Columns:
-    if mistake := id_mistake(event.player):
-        raise Invalid("bad-id", f"player: {mistake}")
-    mu = None if event.mu is UNSET else event.mu
-    if mistake := mistake_in(rating, mu, event.sigma, 1):
-        raise Invalid("bad-seed", mistake)
-    names = StringColumn.of([event.player])
-    mus = _singles([math.nan if mu is None else mu])
-    return names, mus, _singles([event.sigma]), np.zeros(1, np.int64)
-
-
-def _seed_columns(event: PlayersSeeded, rating: RatingConfig) -> Columns:
-    if not 1 <= len(event.players) <= MOST_PLAYERS:
-        text = f"players: {len(event.players)}, a seed has from 1 to {MOST_PLAYERS:,}"
-        raise Invalid("bad-seed", text)
-    names = [each.player for each in event.players]
-    for i, name in enumerate(names):
-        if mistake := id_mistake(name):
-            raise Invalid("bad-id", f"players[{i}].player: {mistake}")
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise Invalid("bad-id", f"player {twice!r} stands in the seed twice")
-    for i, each in enumerate(event.players):
-        if mistake := mistake_in(rating, each.mu, each.sigma, each.rounds):
-            raise Invalid("bad-seed", f"players[{i}].{mistake}")
-    initial, takes = rating.initial_sigma, rating.takes_sigma
-    sigmas = (each.sigma if takes else None for each in event.players)
-    sigma = _singles([initial if each is None else each for each in sigmas])
-    mu = _singles([each.mu for each in event.players])
-    rounds = np.array([each.rounds for each in event.players], np.int64)
-    return StringColumn.of(names), mu, sigma, rounds
-
-
-def _singles(values: list[float]) -> Floats:
-    """These numbers as a record stores them."""
-    return np.array(values, np.float32).astype(np.float64)
-
-
-def mistake_in(rating: RatingConfig, mu: float | None, sigma: float | None, rounds: int) -> str:
-    """The first mistake in the numbers of a seeded player, which begins with the name of the field;
-    empty if there is none. None: not given."""
-    initial, spread = rating.initial_mu, rating.initial_sigma
-    if mu is not None and not abs(mu - initial) <= (room := MOST_SIGMAS * spread):
-        return f"mu: {mu:g} is not within {room:g} of the initial {initial:g}: {CURE}"
-    if mu is not None and rating.limits_mu and rating.floor is not None and mu < rating.floor:
-        return f"mu: {mu:g} is below the floor of {rating.floor:g}"
-    if sigma is not None and not LEAST_PART * spread <= sigma <= spread:
-        return f"sigma: {sigma:g} is not over 0 and at most the initial {spread:g}: {CURE}"
-    if not 1 <= rounds <= MOST_SEEDED_ROUNDS:
-        return f"rounds: {rounds} is not in 1..{MOST_SEEDED_ROUNDS}"
-    return ""
-
-
-def nearest_valid(rating: RatingConfig, mu: Floats, sigma: Floats) -> tuple[Floats, Floats]:
-    """(n,) the ratings and (n,) the sigmas nearest to these that a seed of the ladder can have."""
-    room = MOST_SIGMAS * rating.initial_sigma
-    least = rating.initial_mu - room
-    if rating.limits_mu and rating.floor is not None:
-        least = max(least, rating.floor)
-    first, last = LEAST_PART * rating.initial_sigma, rating.initial_sigma
-    return np.clip(mu, least, rating.initial_mu + room), np.clip(sigma, first, last)
-
-
-# --- making seeds ---------------------------------------------------------------------------------
 
 
 class BadScale(ValueError):

@@ -25,7 +25,6 @@ from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.columns.strings import are_distinct
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import events
-from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
@@ -44,19 +43,19 @@ MOST_LADDERS = 10_000  # The most ladders in the cache: with a template, any nam
 QUOTE_IT = "ids are texts, so quote it"  # The advice in a message about an id that is a number.
 NO_ROUND = np.empty(0, np.bool_)
 """What a rule returns if it is quick to see that no round breaks it."""
-CODES = tuple(REJECTIONS)  # The error codes of rejected records.
 
 
 class Invalid(Exception):
-    """A record is rejected. `code`: an error code. The message has the place of the mistake."""
+    """A record is rejected. The message has the place of the mistake."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, ladder: str = "", round_id: str = "") -> None:
+        """`code`: one of the error codes in `contract.errors.REJECTIONS`."""
         super().__init__(code, message)  # so that it can be sent to another process
         self.code = code
-        self.ladder = self.round_id = ""
-        """The round's ladder and id, as far as they could be read, cut to the length of ids."""
+        self.set_round(ladder, round_id)
 
     def set_round(self, ladder: str, round_id: str) -> None:
+        """The round's ladder and id, as far as they could be read, cut to the length of ids."""
         self.ladder, self.round_id = ladder[:MAX_ID_BYTES], round_id[:MAX_ID_BYTES]
 
     def __str__(self) -> str:
@@ -332,8 +331,8 @@ def check(candidates: Candidates) -> list[Invalid | None]:
             continue
         for i in np.flatnonzero(broken).tolist():
             if rejections[i] is None:
-                rejections[i] = rejection = Invalid(rule.code, rule.message(candidates, i))
-                rejection.set_round(heads[i].ladder, heads[i].round_id)
+                text, of = rule.message(candidates, i), heads[i]
+                rejections[i] = Invalid(rule.code, text, of.ladder, of.round_id)
     return rejections
 
 
@@ -436,9 +435,7 @@ class DuplicateWindow:
         young[round_id] = offset
         if earlier >= max(offset - self._window, 0):
             text = f"round_id {round_id!r} stands at offset {earlier}"
-            duplicate = Invalid("duplicate-round", text)
-            duplicate.set_round(ladder, round_id)
-            raise duplicate
+            raise Invalid("duplicate-round", text, ladder, round_id)
 
     def check_all(
         self, offsets: Sequence[int], ladders: Sequence[str], round_ids: Sequence[str]

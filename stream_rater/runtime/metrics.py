@@ -20,7 +20,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from stream_rater.rounds.validation import CODES
+from stream_rater.contract.errors import REJECTIONS
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
@@ -54,7 +54,7 @@ class Metrics(RegisteredMetrics):
         self._declare_environment()
         for labelled, values in (
             (self.rounds, ("accepted", "rejected", "scattered", "resumed")),
-            (self.rejected, CODES),
+            (self.rejected, REJECTIONS),
             (self.updates, ("applied", "repeated", "replayed")),
             (self.events, ("published", "settled")),
             (self.hashes, ENCODINGS),

@@ -13,6 +13,7 @@ import numpy as np
 from stream_rater.contract.seeds import MOST_PLAYERS, SeededPlayer
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import seed_records
+from stream_rater.rounds.correction_records import mistake_in
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.tables import layout, names, sources
 from stream_rater.tables.csv_rows import CsvRows
@@ -245,7 +246,7 @@ class TableSeeds(sources.Rejecting):
                 sigma = round(factor * row.sigma, decimals)
                 if is_cut := sigma > most:
                     sigma = most
-            if wrong := seed_records.mistake_in(rating, mu, sigma, row.rounds):
+            if wrong := mistake_in(rating, mu, sigma, row.rounds):
                 field, _, text = wrong.partition(": ")
                 self._reject(row.line, Invalid("bad-seed", self._explained(row, field, text)))
                 continue

@@ -69,7 +69,7 @@ class Sent:
         self.sent.append((ladder, "", json.loads(value)))
 
     def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        assert kind not in KINDS or from_message(kind, value).ladder == ladder
+        assert kind not in KINDS or from_message(KINDS[kind], value).ladder == ladder
         if self.broken:
             self.failures.append(f"{kind} {subject}: away")
         else:

@@ -12,8 +12,7 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.rating.stages import RatingRule
-from stream_rater.rounds import seed_records
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed, decode_seed
 from tests.builders.machines import CONFIG, RULE, RoundInPart, columns_of
 
 TIME = "2026-11-25T16:00:00Z"
@@ -35,7 +34,7 @@ def resetting_record(offset: int, player: str, ladder: str = "a", **values: floa
 
 
 def read(record: Record, ladders: Ladders = LADDERS) -> Seed:
-    return seed_records.decode(record, ladders)
+    return decode_seed(record, ladders)
 
 
 def seed_part(

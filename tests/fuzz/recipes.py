@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.errors import ROUND_REJECTIONS
 from stream_rater.contract.events import JSON, MSGPACK, parse_time
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.seats import NO_SEAT, is_seat, seat_name
@@ -121,11 +122,8 @@ _WAYS: tuple[Callable[[bytes, int, random.Random], bytes], ...] = (
 
 # --- what becomes of an input ---------------------------------------------------------------------
 
-CODES = {
-    "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
-    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
-}  # fmt: skip
-"""The codes that depend on one record only. (`duplicate-round` depends on earlier ones.)"""
+CODES = ROUND_REJECTIONS.keys() - {"bad-seat", "bad-score", "duplicate-round", "wrong-partition"}
+"""The codes that depend on the value of one record only. The ladder uses no seats and scores."""
 
 READER = Reader(ANY_LADDER)
 RECEIVED = parse_time("2026-11-20T20:15:06Z")

@@ -24,6 +24,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import ROUND_REJECTIONS
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.replay.edited_log import RecordValidator
 from tests import real
@@ -34,13 +35,8 @@ from tests.integration.topics import Bytes, Finished, headers_of, produce, publi
 from tests.real import SettingsFactory
 from tests.waits import STILL_S, wait_until
 
-CODES = {
-    "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
-    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-seat", "bad-id", "bad-time",
-    "duplicate-round",
-    "wrong-partition",
-}  # fmt: skip
-"""The codes of the event contract that a round is rejected by."""
+CODES = ROUND_REJECTIONS.keys() - {"bad-score"}
+"""The codes that a round is rejected by. No ladder here uses scores."""
 
 RANDOM = 400
 

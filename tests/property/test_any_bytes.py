@@ -407,7 +407,7 @@ def test_corrections(data: bytes) -> None:
     headers = [(EVENT_TYPE, kind.encode())]
     record = Record(partition_of("l", PARTITIONS), 7, value, headers, NOW_S)
     try:
-        correction_records.decode(record, ANY_LADDER, PARTITIONS)
+        correction_records.decode_correction(record, ANY_LADDER, PARTITIONS)
         assert code == "" or b'"round-voided"' not in data or b'"event_type"' not in data
     except Invalid as invalid:
         assert code, invalid

@@ -20,8 +20,7 @@ from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import is_seed
+from stream_rater.rounds.correction_records import is_correction
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 from tests.builders.cases import cases
@@ -66,7 +65,7 @@ class Story:
         given = a_record(0, line)
         offset = self.log.submit(0, given.value, tuple(given.headers), LATER_S)
         record = self.log.rounds[0][offset]
-        if not kind_of(record) or is_seed(record):
+        if not is_correction(record):
             return None
         try:
             queued = QueuedCorrection(record, self.log_context.correction(record))
@@ -94,7 +93,7 @@ class Story:
     @property
     def has_beliefs(self) -> bool:
         """Whether there was a round or a seed."""
-        return any(not kind_of(each) or is_seed(each) for each in self.log.rounds[0])
+        return any(not is_correction(each) for each in self.log.rounds[0])
 
     def checkpoint(self) -> None:
         """Make a checkpoint of all rounds so far."""

@@ -432,7 +432,7 @@ class ValidatedByALaterRecord(QueueLookahead):
 
     def reach(self, record: Record) -> correction_validator.Steps[None]:
         self.remember(record)
-        yield from self._validator.reach(record)
+        yield from self.validator.reach(record)
         if record.offset == max(self._polled):
             for each in reversed(self._polled.values()):
                 yield from self._validate_polled(each)

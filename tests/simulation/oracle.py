@@ -15,9 +15,7 @@ from stream_rater.pipeline.ports import REBUILT, Position, Rejection
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
-from stream_rater.rounds.correction_records import decode
-from stream_rater.rounds.decoder import kind_of
-from stream_rater.rounds.seed_records import is_seed
+from stream_rater.rounds.correction_records import decode_correction, is_correction, is_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.door.validating import ladder_in
 
@@ -59,7 +57,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
                 expected.ladders[correction.ladder].correct(record, correction)
             elif is_seed(record):
                 _seed(record, validator, expected)
-            elif not kind_of(record):
+            elif not is_correction(record):
                 _rate(record, validator, expected)
     for truth in expected.ladders.values():
         expected.rejections += truth.rejections
@@ -71,11 +69,9 @@ def _well_formed(
 ) -> dict[int, Correction]:
     """By offset, the well-formed corrections among these records. Others are rejected."""
     found = {}
-    for record in filter(kind_of, records):
-        if is_seed(record):
-            continue
+    for record in filter(is_correction, records):
         try:
-            found[record.offset] = decode(record, ladders, partitions)
+            found[record.offset] = decode_correction(record, ladders, partitions)
         except Invalid as invalid:
             expected.rejections.append((record.partition, record.offset, invalid.code))
     return found

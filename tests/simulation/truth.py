@@ -21,7 +21,7 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 

@@ -25,9 +25,8 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.belief_changes import correction_events
 from stream_rater.rating.model import HEADER
-from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
-from stream_rater.rounds.correction_records import amended_message, decode
+from stream_rater.rounds.correction_records import amended_message, decode_correction, decode_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.engine import EmbeddedEngine
 from tests import tools
@@ -152,9 +151,9 @@ def rejection_code(kind: str, fields: dict[str, Any]) -> str:
     record = Record(0, 0, msgspec.json.encode(fields), headers, received_s=2e9)
     try:
         if kind in SEEDS:
-            seed_records.decode(record, ANY_LADDER)
+            decode_seed(record, ANY_LADDER)
             return ""
-        correction = decode(record, ANY_LADDER)
+        correction = decode_correction(record, ANY_LADDER)
         if isinstance(correction, RoundAmended):
             as_reported = amended_message(correction, "2026-11-20T20:15:05Z", 1.0, math.inf)
             Reader(ANY_LADDER).read(as_reported, received_s=2e9)

@@ -42,7 +42,7 @@ from stream_rater.rating.model import DID_NOT_FINISH, HEADER
 from stream_rater.rating.parameters import Elo, RatingConfig, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
 from stream_rater.replay.rating_changes import rating_changed
-from stream_rater.rounds.correction_records import decode
+from stream_rater.rounds.correction_records import decode_correction
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.builders.cases import cases
 from tests.builders.machines import RULE, as_last, part, part_in, rounds_in, with_rounds
@@ -405,7 +405,7 @@ def test_the_largest_rejection() -> None:
     )  # fmt: skip
     record = Record(0, 7, b"v" * 3_000_000, headers, key=b"k" * 2_000_000)
     with pytest.raises(Exception, match="none of") as raised:
-        decode(record, ANY_LADDER)
+        decode_correction(record, ANY_LADDER)
     reported: Any = raised.value
     message = rejected_message(Rejection(record, reported.code, str(reported)), "t", LEAST_BYTES)
     assert len(message["key"]) + len(message["value"]) == LEAST_BYTES
@@ -431,7 +431,7 @@ def test_the_note_of_a_correction_is_small(kind: str) -> None:
     """It is small whatever the reason is, and whatever the fields are that are validated later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
     record = Record(0, 7, to_json(fields), ((corrections.EVENT_TYPE, kind.encode()),), 4e9)
-    queued = QueuedCorrection(record, decode(record, ANY_LADDER))
+    queued = QueuedCorrection(record, decode_correction(record, ANY_LADDER))
     work = work_on(queued)
     if kind == "season-started":
         work.job.accepted = [queued]

@@ -31,7 +31,7 @@ from stream_rater.replay.log_reading import LogReader, LogSource
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests import elo_mmr_oracle as oracle

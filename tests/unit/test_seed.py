@@ -17,7 +17,7 @@ from stream_rater.operations import seed as operation
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.rounds import seed_records
+from stream_rater.rounds.correction_records import decode_seed
 from stream_rater.rounds.seed_records import Scale, scale_of
 from tests.builders.cases import cases
 from tests.builders.commands import failed, piped, run
@@ -259,7 +259,7 @@ def test_what_was_sent_is_what_the_service_takes(tmp_path: Path, kafka: Sent) ->
     for offset, (ladder, kind, event) in enumerate(kafka.sent):
         headers = (("event-type", kind.encode()),)
         record = Record(0, offset, json.dumps(event).encode(), headers, received_s=2e9)
-        seed = seed_records.decode(record, ANY_LADDER)
+        seed = decode_seed(record, ANY_LADDER)
         assert (ladder, kind, seed.ladder) == ("l", "players-seeded", "l")
     assert [len(event["players"]) for _, _, event in kafka.sent] == [5000, 1]
 

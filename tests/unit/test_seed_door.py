@@ -19,7 +19,7 @@ from stream_rater.places.live_beliefs import UnratedLadder
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer
-from stream_rater.rounds import seed_records
+from stream_rater.rounds.correction_records import decode_seed
 from stream_rater.rounds.seed_records import Taken, brought
 from stream_rater.serve.http.beliefs import beginnings_of
 from stream_rater.serve.problems import Refused
@@ -72,7 +72,7 @@ async def test_a_seed_is_written_with_its_kind(
     (record,) = place.log.records[home("eu")]
     assert header(record.headers, "event-type") == body["event_type"]
     read = Record(home("eu"), 0, record.value, record.headers, received_s=2e9)
-    seed = seed_records.decode(read, STRICT, len(place.log.records))
+    seed = decode_seed(read, STRICT, len(place.log.records))
     assert seed.round_id == body["round_id"] and seed.names.texts()[0] == "ann"
 
 

@@ -44,7 +44,7 @@ from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.replay.ledger import Base, NeedsEarlierRounds
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Replay
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 NO_ROUND = 2**62  # An offset that is greater than the offset of every round.
@@ -274,7 +274,7 @@ class CorrectionJob:
                     yield from validator.reach(each)
                 elif isinstance(each, Seed):
                     if self._is_of_ladder(batch, each):
-                        validator.add_seed(each)
+                        validator.ledger.add_seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):
                     validator.add(own)
                 yield from ahead.read(each)

@@ -21,9 +21,8 @@ from stream_rater.replay.checkpoint import RecordPlace
 from stream_rater.replay.edited_log import LoggedRounds, RecordValidator
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.ledger import Base, Ledger, NeedsEarlierRounds
-from stream_rater.rounds.correction_records import names_in, rejection, well_formed
+from stream_rater.rounds.correction_records import Seed, about, names_in, rejection, well_formed
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 
@@ -109,9 +108,7 @@ def reject_incomplete_log(queued: Iterable[QueuedCorrection], start: int) -> Rej
     rejected: Rejections = []
     for record, correction in queued:
         text = f"round-completed begins at offset {start}: the rounds before it were deleted"
-        invalid = Invalid("unknown-round", text)
-        invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
-        rejected.append((record, invalid))
+        rejected.append((record, about(correction, Invalid("unknown-round", text))))
     return rejected
 
 
@@ -152,10 +149,6 @@ class CorrectionValidator:
     def add(self, batch: LoggedRounds) -> None:
         """Read accepted rounds of the ladder."""
         self.ledger.add(batch.rounds, batch.offset, self._partition)
-
-    def add_seed(self, seed: Seed) -> None:
-        """Read an accepted seed or reset of the ladder."""
-        self.ledger.add_seed(seed)
 
     def remember(self, record: Record) -> None:
         """Read a correction that may be applied later."""
@@ -198,7 +191,6 @@ class CorrectionValidator:
                 each.correction, each.record.received_s, each.record.offset
             )
         except Invalid as invalid:
-            invalid.set_round(each.correction.ladder, getattr(each.correction, "round_id", ""))
             verdict = invalid
         yield from self._pause()
         return verdict
@@ -247,7 +239,7 @@ class QueueLookahead:
         self.rejections: dict[int, Rejections | None] = {}
         """By the offset of each validated correction, the corrections that are rejected together
         with it; None if any of them is accepted."""
-        self._validator = validator
+        self.validator = validator
         self._log = log
         self._polled = {each.record.offset: each for each in queue.polled}
         self._waiting = {each.offset for each in queue.waiting} - self._polled.keys()
@@ -259,19 +251,11 @@ class QueueLookahead:
     @property
     def offsets(self) -> set[int]:
         """The offsets of all records that must be passed to `reach`."""
-        return self._waiting | self._validator.offsets | self._polled.keys()
-
-    def add(self, group: LoggedRounds) -> None:
-        """Read accepted rounds of the ladder."""
-        self._validator.add(group)
-
-    def add_seed(self, seed: Seed) -> None:
-        """Read an accepted seed or reset of the ladder."""
-        self._validator.add_seed(seed)
+        return self._waiting | self.validator.offsets | self._polled.keys()
 
     def remember(self, record: Record) -> None:
         """Read a correction that may be applied later."""
-        self._validator.remember(record)
+        self.validator.remember(record)
         if record.offset in self._waiting:
             self._batch.append(QueuedCorrection(record, self._log.correction(record)))
 
@@ -281,7 +265,7 @@ class QueueLookahead:
             return
         self.remember(record)
         try:
-            yield from self._validator.reach(record)
+            yield from self.validator.reach(record)
             if (polled := self._polled.get(record.offset)) is not None:
                 yield from self._validate_polled(polled)
         except NeedsEarlierRounds:
@@ -299,7 +283,7 @@ class QueueLookahead:
             group, self._batch = self._batch, []
         rejected: Rejections = []
         for each in group:
-            verdict = yield from self._validator.validate(each)
+            verdict = yield from self.validator.validate(each)
             if isinstance(verdict, Invalid):
                 rejected.append((each.record, verdict))
         self.rejections[polled.record.offset] = self._rejections_of(group, rejected)
@@ -346,8 +330,8 @@ class Lookahead:
                 yield from ahead.reach(each)
         elif isinstance(each, Seed):
             if each.ladder in self._ladders:
-                self._ladders[each.ladder].add_seed(each)
+                self._ladders[each.ladder].validator.ledger.add_seed(each)
         elif self._ladders:
             for ladder, places in indices_by(head.ladder for head in each.rounds.heads).items():
                 if ladder in self._ladders:
-                    self._ladders[ladder].add(each.take(places))
+                    self._ladders[ladder].validator.add(each.take(places))

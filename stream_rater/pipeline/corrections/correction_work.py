@@ -32,8 +32,7 @@ from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Epochs, Part
 from stream_rater.pipeline.ports import NoteCorrections, RecordedCorrection, Scatter, Step, ask
 from stream_rater.rating.stages import RatingRule
-from stream_rater.rounds.correction_records import round_in
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed, round_in
 
 THRESHOLD = 0.5
 """A changed rating is published immediately if it moves by at least this many displayed points."""

@@ -11,29 +11,22 @@ import msgspec
 from msgspec import UNSET
 
 from stream_rater.contract import corrections
-from stream_rater.contract.corrections import (
-    Correction,
-    CorrectionsApplied,
-    PlayerMerged,
-    PlayerRemoved,
-    RoundAmended,
-    SeasonStarted,
-    name_of,
-)
+from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, Version
 from stream_rater.rounds.correction_records import names_in, round_in, span_of
 
-APPLIED = corrections.NAMES[CorrectionsApplied]
+APPLIED = corrections.NAMES[corrections.CorrectionsApplied]
 
 CACHED = 8  # The most places whose edits are cached.
 
 
 def correction_of(recorded: RecordedCorrection) -> Correction:
     """Decode the correction in a ladder event."""
-    return corrections.from_message(recorded.event_type, bytes(recorded.correction))
+    kind = corrections.KINDS[recorded.event_type]
+    return corrections.from_message(kind, bytes(recorded.correction))
 
 
 def recorded_correction(offset: int, correction: Correction, at: int) -> RecordedCorrection:
@@ -41,18 +34,18 @@ def recorded_correction(offset: int, correction: Correction, at: int) -> Recorde
     rounds are rated by, and no field of unlimited length. `at`: the offset at which the correction
     was applied; -1 while it waits."""
     correction = msgspec.structs.replace(correction, reason="", event_type="")
-    if isinstance(correction, RoundAmended):
+    if isinstance(correction, corrections.RoundAmended):
         correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
     value = msgspec.Raw(to_json(correction))
-    return RecordedCorrection(offset, name_of(correction), value, at)
+    return RecordedCorrection(offset, corrections.name_of(correction), value, at)
 
 
-def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
+def matches(recorded: RecordedCorrection, correction: corrections.Correction) -> bool:
     """Whether a ladder event is about this correction: kind, ladder, round and players are
     equal."""
     other = correction_of(recorded)
     return (
-        name_of(other) == name_of(correction)
+        corrections.name_of(other) == corrections.name_of(correction)
         and other.ladder == correction.ladder
         and round_in(other) == round_in(correction)
         and names_in(other) == names_in(correction)
@@ -101,11 +94,11 @@ class LadderEdits:
 
     def _edit(self, correction: Correction, at: int) -> None:
         match correction:
-            case PlayerRemoved():
+            case corrections.PlayerRemoved():
                 self._corrections.change(correction.player, span_of(correction))
-            case PlayerMerged():
+            case corrections.PlayerMerged():
                 self._corrections.change(correction.player, correction.into)
-            case SeasonStarted(season=season, keep=keep, sigma=sigma):
+            case corrections.SeasonStarted(season=season, keep=keep, sigma=sigma):
                 self._corrections.start(StartedSeason(at, Season(season, keep, sigma)))
             case _:
                 return

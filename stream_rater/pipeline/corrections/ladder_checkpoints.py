@@ -21,7 +21,7 @@ from stream_rater.replay.checkpoint import CheckpointHead, IdFilter, RecordPlace
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.correction_records import Seed
 
 
 @dataclass(frozen=True, slots=True)

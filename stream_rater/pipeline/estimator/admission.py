@@ -24,9 +24,8 @@ from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.ladder_history import History, allowed_before, objection
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Step, ask
-from stream_rater.rounds import seed_records
+from stream_rater.rounds.correction_records import decode_seed, is_seed
 from stream_rater.rounds.decoder import RoundDecoder, split_at_corrections
-from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
 BURST_S = 10.0  # A burst of this many seconds' worth of rejections is allowed.
@@ -189,7 +188,7 @@ class Admission:
         queued: Queued
         try:
             if is_seed(record):
-                seed = seed_records.decode(record, log.ladders, log.partitions)
+                seed = decode_seed(record, log.ladders, log.partitions)
                 queued, counts = QueuedSeed(seed), self._is_to_be_rated(record, seed.head, now_s)
             else:
                 queued = QueuedCorrection(record, log.correction(record))

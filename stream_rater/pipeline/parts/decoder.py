@@ -19,13 +19,12 @@ from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import spread
 from stream_rater.columns.strings import SECRET_KEY, StringColumn, distinct
-from stream_rater.contract.record import Trace
+from stream_rater.contract.record import Trace, runs
 from stream_rater.pipeline.parts import legacy, schema
 from stream_rater.pipeline.parts import unpacking as at
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, Head, UnknownPart
 from stream_rater.rating.model import Evidence
 from stream_rater.rating.stages import RatingRule
-from stream_rater.rounds.fastjson import runs
 
 TOGETHER_BYTES = 2**18
 """The most bytes of the messages that one call decodes. Their rows stay in memory as long as any of

@@ -23,10 +23,9 @@ from stream_rater.contract.events import MAX_ID_BYTES, UNDECODABLE, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.rating.seats import NO_SEAT
-from stream_rater.rounds import correction_records, seed_records
+from stream_rater.rounds import correction_records
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
 _PLACES = (
@@ -119,9 +118,9 @@ class Validator:
 
     def _decoded_correction(self, record: Record) -> object:
         """The correction, seed or reset. Raises Invalid if it would be rejected at every offset."""
-        decode: Callable[[Record, Ladders, int], object] = correction_records.decode
-        if is_seed(record):
-            decode = seed_records.decode
+        decode: Callable[[Record, Ladders, int], object] = correction_records.decode_correction
+        if correction_records.is_seed(record):
+            decode = correction_records.decode_seed
         try:
             return decode(record, self._ladders, self._partitions)
         except Invalid:
