@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Places, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
@@ -50,7 +49,7 @@ def rise(config: RatingConfig, places: Sequence[int], rounds: int = 50) -> float
 
 def winner(config: RatingConfig, players: int) -> float:
     """The winner's mu after one round of `players` newcomers without ties."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     pool.rate(read(config, *ranked(range(1, players + 1))), 0)
     return pool.mu(0)
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.events import RoundCompleted
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import RatingConfig
@@ -33,7 +33,7 @@ def discordant(place: Places, rating: Floats) -> tuple[float, int]:
 
 def kendall_tau(config: RatingConfig, rounds: Sequence[OneRound]) -> float:
     """Share of discordant pairs by the displayed ratings before each round."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     rating: dict[str, float] = {}
     newcomer = pool.rule.rating(config.initial_mu, config.initial_sigma)
     wrong, pairs = 0.0, 0

@@ -14,7 +14,6 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds, spread
-from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation import accuracy, measures, winners
 from stream_rater.evaluation.calibrating import ONLY_WIDTH, Calibration, Learner
 from stream_rater.evaluation.measures import FIELDS
@@ -107,7 +106,7 @@ class Contender:
     def _pool(self, session: Session) -> Pool:
         pool = self._pools.get(session.ladder)
         if pool is None:
-            pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
+            pool = self._pools[session.ladder] = Pool(self.config)
         pool.make_room(session.players)
         return pool
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import BETTER_FOR_DUELS, Ladder, any_ladder
+from stream_rater.config.ladders import BETTER_FOR_DUELS, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages, results
@@ -169,7 +169,7 @@ class _LogReplay:
         self.latest_s = 0  # The time of its latest round, seed or reset, Unix seconds.
         self.are_duels = False  # Whether duels or rounds of teams were rated.
         self.begun = 0  # The number of beliefs that seeds and resets have changed.
-        self._empty = Pool(Ladder(rating=rating))
+        self._empty = Pool(rating)
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
 
     @property

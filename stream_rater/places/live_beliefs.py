@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
@@ -81,7 +81,7 @@ class LiveBeliefs:
                 f"the ladders file does not rate {ladder!r} yet: `from_offset` lies ahead"
             )
         edits = self._edits.of(ladder, self._ladder_log.corrections).last
-        empty_pool = Pool(Ladder(rating=terms.rating), edits.started)
+        empty_pool = Pool(terms.rating, edits.started)
         known = KnownBeliefs(
             ladder, empty_pool, edits, int(time.time()) if time_s is None else time_s
         )

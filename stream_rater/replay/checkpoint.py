@@ -19,9 +19,9 @@ from stream_rater.columns import siphash
 from stream_rater.columns.arrays import Bytes, Flags, Hashes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn, hash_each
-from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
-from stream_rater.rating.parameters import Season
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import batch
@@ -271,11 +271,11 @@ def ids_of(pieces: Iterable[bytes]) -> IdFilter:
         raise UnusableCheckpoint(str(error)) from None
 
 
-def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:
+def pool_of(rating: RatingConfig, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:
     """Decode the players in these pieces, on a ladder on which the seasons `started` have started.
     Raises UnusableCheckpoint if the pieces are damaged, or if a release with another record format
     wrote them."""
-    pool, put = Pool(ladder, started), 0
+    pool, put = Pool(rating, started), 0
     for piece in pieces:
         try:
             players, records = msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]])

@@ -13,7 +13,6 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.elo_mmr.belief import Posteriors
 from stream_rater.rating.factor import factors_of
@@ -144,10 +143,10 @@ class BeliefTable:
 class Pool(BeliefTable):
     """The beliefs of one ladder's players; players are added as they appear."""
 
-    def __init__(self, ladder: Ladder, started: tuple[Season, ...] = ()) -> None:
+    def __init__(self, rating: RatingConfig, started: tuple[Season, ...] = ()) -> None:
         """`started` are the seasons that have started on the ladder, in order."""
-        self.rating = ladder.rating
-        self.rule = rule = stages.rule_of(ladder.rating, started)
+        self.rating = rating
+        self.rule = rule = stages.rule_of(rating, started)
         self._index = PlayerIndex()
         capacity = rule.kept + 1 if rule.kept else 8
         super().__init__(
@@ -161,7 +160,7 @@ class Pool(BeliefTable):
     ) -> "Pool":  # fmt: skip
         """Make a pool of these players, with these beliefs in the same order. `started` are the
         seasons that have started on the ladder, in order."""
-        pool = cls(Ladder(rating=rating), started)
+        pool = cls(rating, started)
         pool._beliefs = beliefs
         pool._grow(len(beliefs) + 1, max(beliefs.factors.shape[1], pool.rule.kept) + 1)
         pool._index.rows(players)

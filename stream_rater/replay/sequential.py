@@ -9,7 +9,7 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating import parameters, stages
 from stream_rater.replay import edited_log, edits
@@ -150,7 +150,7 @@ class Replay:
     def _pool(self, ladder: str, rating: parameters.RatingConfig) -> Pool:
         """The pool of a ladder, which uses these parameters from now on."""
         if ladder not in self.pools:
-            self.pools[ladder] = Pool(Ladder(rating=rating), self._seasons.get(ladder, ()))
+            self.pools[ladder] = Pool(rating, self._seasons.get(ladder, ()))
         self.pools[ladder].follow(rating)
         return self.pools[ladder]
 

@@ -67,7 +67,7 @@ def fingerprint() -> str:
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
     )  # fmt: skip
-    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
+    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(config)
     digest = hashlib.sha256(bytes([kernels.KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
         if number == SEASON_STARTS:
@@ -127,7 +127,7 @@ def compile_for(rating: RatingConfig) -> None:
 def compile_for_full_histories() -> None:
     """Compile stage 2 also for full histories, which no record stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
-    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(ladders.Ladder(rating=config))
+    decoder, pool = RoundDecoder(ladders.any_ladder(config)), Pool(config)
     pool.rate(decoder.read(Record(0, 0, _round(0), received_s=math.inf)), 0)
 
 

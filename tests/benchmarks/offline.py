@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.cli import app
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.contract import events
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.files import read_lines
@@ -140,7 +140,7 @@ def _read(effort: Effort) -> list[OneRound]:
 
 
 def _replayed(config: EloMMR, rounds: list[OneRound]) -> Pool:
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     for offset, standings in enumerate(rounds):
         pool.rate(standings, offset)
     return pool
@@ -157,7 +157,7 @@ def _update(effort: Effort) -> Result:
     ]
 
     def both_stages() -> None:
-        pool = Pool(Ladder(rating=LOGISTIC))
+        pool = Pool(LOGISTIC)
         pool.make_room(len(names))
         for offset, standings in enumerate(rounds):
             pool.rate_rows(standings.batch, rows[offset], ONE_WAVE, np.array([offset]))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.season import sessions_of
@@ -44,7 +44,7 @@ def expected(shared: Path, name: str) -> dict[str, Any]:
 
 def check(case: dict[str, Any], lines: list[bytes], tolerance: float) -> None:
     config = from_builtins(case["config"])
-    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
+    reader, pool = Reader(any_ladder(config)), Pool(config)
     for offset, line in enumerate(lines):
         pool.rate(reader.read(line), offset)
     beliefs = dict(pool)
@@ -158,7 +158,7 @@ def by_oracle() -> dict[str, oracle.Player]:
 
 def test_the_season() -> None:
     """Newcomers, a tie, dnf, teams, shares, weights and a ceiling: to a thousandth of a point."""
-    pool = Pool(Ladder(rating=TWO_MOMENT))
+    pool = Pool(TWO_MOMENT)
     for offset, (each, number) in enumerate(zip(SEASON, DAYS, strict=True)):
         fields = {name: value for name, value in each.items() if name != "standings"}
         pool.rate(read(TWO_MOMENT, *each["standings"], completed_at=day(number), **fields), offset)

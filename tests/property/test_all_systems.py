@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import parameters, stages
 from stream_rater.rating.elo_mmr.small_rounds import SMALL
 from stream_rater.rating.systems.historic import RISE
@@ -294,7 +293,7 @@ def records(
     config: parameters.RatingConfig, season: Sequence[Sequence[Entry]], last: int
 ) -> dict[str, bytes]:
     """Every player's belief after a season, in all its bits."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     for number, each in enumerate(season):
         rated = read(config, *standings(each, last), completed_at=day(number), weight=1 + number)
         pool.rate(rated, number)

@@ -15,7 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import levels, parameters, stages
 from stream_rater.rating.model import Evidence, Wave
 from stream_rater.rating.wins import Believed, of_round
@@ -322,7 +321,7 @@ def test_a_member_who_hardly_played_changes_nothing(
 @cases("sizes", [(1, 1), (2, 1), (1, 5), (5, 5), (3, 6)])
 def test_newcomers_rise_with_a_victory(config: parameters.RatingConfig, sizes: Sizes) -> None:
     """They rise from where the round began, where the sums of both sides are equal."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     teams = [[f"{side}{i}" for i in range(size)] for side, size in zip("ab", sizes, strict=True)]
     pool.rate(
         read(config, *({"team": team, "rank": rank} for rank, team in enumerate(teams, 1))), 0

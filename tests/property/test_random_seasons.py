@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import parameters, stages
 from stream_rater.rating.kernels import trueskill
 from stream_rater.rating.kernels.climb import MOST_RATING
@@ -131,7 +130,7 @@ def by_oracle(
 @given(configs(), seasons)
 def test_ratings_equal_the_oracles(config: parameters.EloMMR, season: Season) -> None:
     """Performances, mu and sigma of every player are equal, round by round, for any parameters."""
-    pool, slow = Pool(Ladder(rating=config)), dict[str, Any]()
+    pool, slow = Pool(config), dict[str, Any]()
     for offset, each in enumerate(season):
         standings = standings_of(config, each)
         performances = performances_of(pool, standings, offset)
@@ -191,7 +190,7 @@ def history(
     config: parameters.RatingConfig, season: Season, measure: Callable[[float], float] = float
 ) -> Iterator[Floats]:
     """(n, 3) by name, after each round: performance, mu and sigma. `measure` changes ceilings."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     for offset, each in enumerate(season):
         found = performances_of(pool, standings_of(config, each, measure), offset)
         after = {name: (float(b["mu"]), float(b["sigma"])) for name, b in pool}

@@ -18,7 +18,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr.small_rounds import SMALL
 from stream_rater.rating.model import PERFORMANCE, Beliefs, newcomers
@@ -254,7 +253,7 @@ class Lives:
 
     def __init__(self, config: Config, lives: int) -> None:
         self._config, self._lives = config, range(lives)
-        self._pool, self._rounds = Pool(Ladder(rating=config)), 0
+        self._pool, self._rounds = Pool(config), 0
 
     def play(self, each: Round, places: list[int]) -> list[float]:
         """Play a round, with a place of the player in each life. Returns mu after it in each."""
@@ -376,7 +375,7 @@ def full_rounds(draw: st.DrawFn, players: int = 4) -> dict[str, Any]:
 )
 def test_memoryless_monotonicity(config: Config, season: list[dict[str, Any]]) -> None:
     """Of two equally certain players who win, the higher stays ahead and gains less (Thm. 5.6)."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     before = {f"p{i}": (config.initial_mu, config.initial_sigma) for i in range(4)}
     for offset, each in enumerate(season):
         rest = {name: each[name] for name in ("weight", "completed_at")}

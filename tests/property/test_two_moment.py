@@ -12,7 +12,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.kernels import few_sides, many_sides
 from stream_rater.rating.model import BEGAN, Wave
@@ -66,7 +65,7 @@ def standings(sides: Sequence[Any]) -> list[dict[str, Any]]:
 @settings(max_examples=30)
 def test_beliefs_equal_the_oracles(config: TwoMoment, season: list[dict[str, Any]]) -> None:
     """Performances, mu and sigma are equal, in seasons with everything that a round can have."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     slow = {name: oracle.Player(config.initial_mu, config.initial_sigma) for name in NAMES}
     for offset, each in enumerate(season):
         given_round = read(

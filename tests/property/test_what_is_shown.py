@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Flags, Floats
 from stream_rater.columns.ranges import bounds
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.record import Record
 from stream_rater.rating import parameters, stages
 from stream_rater.rating.model import DID_NOT_FINISH
@@ -81,7 +81,7 @@ def drift(config: parameters.RatingConfig, days: Floats) -> Floats:
 def test_random_histories_of_duels(config: parameters.RatingConfig, seed: int) -> None:
     """Of five players, near to each other or far apart, with pauses of up to years."""
     rng = np.random.default_rng(seed)
-    pool, rule = Pool(Ladder(rating=config)), stages.rule_of(config)
+    pool, rule = Pool(config), stages.rule_of(config)
     skill = rng.normal(0.0, 10.0 ** rng.uniform(0.0, 3.0), 5)
     at, last = 0, dict.fromkeys(range(5), 0)
     for number in range(40):
@@ -209,7 +209,7 @@ def test_elo_r_widens_before_a_round(shared: Path) -> None:
     """No winner's mu is below both its old value and the widened mode, no loser's above both."""
     config = parameters.EloR(history="full")
     weight, limit = config.limits
-    pool, reader, exceptions = Pool(Ladder(rating=config)), Reader(any_ladder(config)), 0
+    pool, reader, exceptions = Pool(config), Reader(any_ladder(config)), 0
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
         lines = list(islice(file, 700))
     for number, line in enumerate(lines):

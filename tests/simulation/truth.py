@@ -96,7 +96,7 @@ class LadderTruth:
     _waiting: list[tuple[Record, Correction]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.pool = Pool(self.config)
+        self.pool = Pool(self.config.rating)
 
     @property
     def edits(self) -> Edits:
@@ -213,7 +213,7 @@ class LadderTruth:
 
     def replayed(self) -> Pool:
         """A pool with all records so far, edited as all corrections so far say."""
-        pool, seasons = Pool(self.config), list(self.edits.seasons)
+        pool, seasons = Pool(self.config.rating), list(self.edits.seasons)
         for each in self.records:
             while seasons and seasons[0].offset < _offset(each):
                 pool.start_season(seasons.pop(0).season)

@@ -11,7 +11,7 @@ import pytest
 from stream_rater import BadParameters
 from stream_rater import Ladder as InNotebook
 from stream_rater.config.files import read_ladders
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Climbing, EloMMR, fingerprint, from_builtins
 from stream_rater.replay.pool import Pool
@@ -52,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 
 def replayed(configs: list[EloMMR]) -> dict[str, float]:
     """Every player's mu after the rounds, each by its own parameters, one after the other."""
-    pool = Pool(Ladder(rating=configs[0]))
+    pool = Pool(configs[0])
     for offset, config in enumerate(configs):
         pool.follow(config)
         pool.rate(read(config, *STANDINGS[offset], **FIELDS[offset]), offset)

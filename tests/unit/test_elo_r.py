@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import BadParameters, EloR, from_builtins
@@ -37,7 +36,7 @@ def test_the_uncertainty_settles() -> None:
     """sigma goes from 350 to sigma*, whatever a round weighs."""
     for weight in (0.5, 1.0, 4.0):
         config = EloR(history="full")
-        pool = Pool(Ladder(rating=config))
+        pool = Pool(config)
         for offset in range(200):
             pool.rate(read(config, *ranked([1, 2]), weight=weight), offset)
         sigmas = [float(head["sigma"]) for _, head in pool]
@@ -87,7 +86,7 @@ def season(history: Any) -> dict[str, float]:
     random = np.random.default_rng(7)
     config = EloR(history=history)
     skill = random.normal(1500.0, 300.0, 30)
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     for offset in range(300):
         who = random.choice(30, 8, replace=False)
         order = who[np.argsort(-random.normal(skill[who], 250.0))]
@@ -107,7 +106,7 @@ def test_what_is_forgotten_wholly_leaves_a_number() -> None:
     """Even where each round widens a belief many times over, the rating stays a number."""
     for part in (0.5, 0.85, 0.95, 0.999):
         config = EloR(delta=500.0, sigma_limit=500.0 * part, history=5)
-        pool = Pool(Ladder(rating=config))
+        pool = Pool(config)
         random = np.random.default_rng(3)
         for number in range(200):
             names = random.permutation(list("abcdef")).tolist()

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from stream_rater.config.files import read_rating
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import OwnSystem
@@ -210,7 +210,7 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(each))
         words += ["--config", tmp_path / f"{name}.json"]
     losses = [row["log_loss"] for row in msgspec.json.decode(done(*words, "--format", "json"))]
-    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
+    reader, pool = Reader(any_ladder(config)), Pool(config)
     due = []
     for offset, reported in enumerate(events):
         standing = reader.read(msgspec.json.encode(reported))

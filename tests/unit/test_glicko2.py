@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import record
 from stream_rater.rating.kernels import glicko2
 from stream_rater.rating.model import Wave, newcomers
@@ -39,7 +38,7 @@ def test_the_authors_example() -> None:
 
 def played(config: Glicko2, rounds: list[list[int]], names: list[str]) -> dict[str, Any]:
     """The headers after rounds of these places, a day apart."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     for i, places in enumerate(rounds):
         pool.rate(read(config, *ranked(places, names), completed_at=day(i), round_id=str(i)), i)
     return dict(pool)
@@ -68,7 +67,7 @@ def test_it_is_the_textbooks() -> None:
 def test_the_volatility_is_in_the_record() -> None:
     """It takes four bytes behind the header, so a ladder continues from its records."""
     config = Glicko2()
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     pool.rate(read(config, *ranked([1, 2], ["ann", "bob"]), completed_at=day(0)), 0)
     data = pool.belief_bytes("ann")
     assert len(data) == record.HEADER_SIZE + record.VOLATILITY_SIZE and data[41] & record.VOLATILE
@@ -103,7 +102,7 @@ def test_days_raise_sigma_up_to_the_initial_one() -> None:
 
     def after(days: int, drift: float) -> float:
         config = Glicko2(drift_per_day=drift, volatility=0.0, tau=1e-3, **FULL)
-        pool = Pool(Ladder(rating=config))
+        pool = Pool(config)
         for i, when in enumerate((0, days)):
             pool.rate(read(config, *ranked([1, 1], names), completed_at=day(when)), i)
         return float(dict(pool)["ann"]["sigma"])
@@ -127,7 +126,7 @@ def test_a_ceiling_caps_the_performance() -> None:
     config = Glicko2()
     gains = []
     for ceiling in (None, 1600.0):
-        pool = Pool(Ladder(rating=config))
+        pool = Pool(config)
         whole = read(config, *ranked([1, 2], ["ann", "bob"]), performance_ceiling=ceiling)
         _, evidence = pool.rate(whole, 0) or (None, np.zeros((2, 3)))
         gains.append((float(evidence[0, 0]), float(dict(pool)["ann"]["mu"])))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import levels, parameters, stages
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.model import Evidence, Wave, newcomers
@@ -192,7 +191,7 @@ MATES, FOES = ["ann", "bob", "leaver"], ["x", "y", "z"]
 
 def after(config: RatingConfig, share: float, *, won: bool | None) -> tuple[float, float]:
     """The mu of ann and of the one who left, after a round against three equals; None: before."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     pool.rate(read(config, *ranked([1] * 6, MATES + FOES), completed_at=day(0)), 0)
     if won is not None:
         sides = (

@@ -9,7 +9,6 @@ import pytest
 
 import stream_rater
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.rating import levels, parameters
@@ -98,7 +97,7 @@ def test_other_systems_do_if_they_are_configured_to() -> None:
         assert parameters.fingerprint(placing) != parameters.fingerprint(config)
         after = []
         for each in (config, placing):
-            pool = Pool(Ladder(rating=each))
+            pool = Pool(each)
             for offset in range(30):
                 pool.rate(read(each, *ranked([1, 2], ["ann", "bob"])), offset)
             pool.rate(read(each, *ranked([1, 2], ["ann", "new"])), 30)
@@ -160,7 +159,7 @@ def test_all_predictions_place_newcomers_alike() -> None:
 def test_a_season_does_not_hide_it() -> None:
     """Its first round draws those whose previous mu is that of before, and no newcomers."""
     config = parameters.TwoMoment()
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     pool.rate(read(config, *ranked([1, 2], ["ann", "bob"])), 0)
     before = dict(pool)["ann"]["mu"]
     pool.start_season(parameters.Season(1, 0.5, 200.0))

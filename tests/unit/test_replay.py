@@ -44,7 +44,7 @@ from tests.waits import HANGS_S
 
 
 def pool(**fields: Any) -> Pool:
-    return Pool(Ladder(rating=msgspec.structs.replace(CONFIG, **fields)))
+    return Pool(msgspec.structs.replace(CONFIG, **fields))
 
 
 def rate(into: Pool, places: list[int], names: list[str], offset: int, **fields: Any) -> Any:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder
 from stream_rater.rating import factor, record, seasons, stages
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, newcomers
@@ -44,7 +43,7 @@ configs = st.sampled_from(ALL)
 @cache
 def played(config: RatingConfig) -> Pool:
     """Eight players after twelve rounds of five, by surprise and otherwise."""
-    random, pool = np.random.default_rng(7), Pool(Ladder(rating=config))
+    random, pool = np.random.default_rng(7), Pool(config)
     for number in range(12):
         names = random.permutation(list(NAMES))[:5].tolist()
         pool.rate(read(config, *ranked([1, 2, 2, 3, 4], names), completed_at=day(number)), number)

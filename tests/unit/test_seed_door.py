@@ -287,7 +287,7 @@ class Live:
         for player in players:
             if (ladder, player) in self.removed:
                 raise RemovedPlayer(player, ladder)
-        pool = Pool(self.ladders.ladders[ladder])
+        pool = Pool(self.ladders.ladders[ladder].rating)
         for player, (mu, sigma, rounds) in self.beliefs[ladder].items():
             (row,) = pool.rows(StringColumn.of([player])).tolist()
             header = pool._beliefs.header

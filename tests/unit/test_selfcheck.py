@@ -21,7 +21,7 @@ from local.tools import ROOT
 from stream_rater.columns import kernel_files
 from stream_rater.columns.compiling import SharedCache, watchers
 from stream_rater.config.errors import ArithmeticMismatch
-from stream_rater.config.ladders import Ladder, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.evaluation import comparison
 from stream_rater.evaluation.comparison import compare, warm
 from stream_rater.evaluation.evaluation import evaluate
@@ -115,7 +115,7 @@ def in_use() -> int:
 
 def rate(config: RatingConfig) -> None:
     """Some rounds with ties, a team and who did not finish."""
-    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
+    reader, pool = Reader(any_ladder(config)), Pool(config)
     for number, size in enumerate(SIZES):
         pool.rate(reader.read(selfcheck._round(number, max(size, 3)), received_s=math.inf), number)
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_rater.config.ladders import Ladder
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections import correction_validator as validation
 from stream_rater.pipeline.corrections.correction_validator import (
@@ -370,7 +369,7 @@ class CorrectionJob:
         return replay
 
     def _pool_of(self, replay: Replay) -> Pool:
-        return replay.pools.get(self.ladder) or Pool(Ladder(rating=self._rating))
+        return replay.pools.get(self.ladder) or Pool(self._rating)
 
     @property
     def _all_places(self) -> tuple[RecordPlace, ...]:

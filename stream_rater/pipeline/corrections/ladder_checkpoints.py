@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.corrections.correction_validator import Steps
 from stream_rater.pipeline.ports import Effect, Step, ask
@@ -185,7 +185,7 @@ class StartingPoint:
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)
-        return checkpoint.pool_of(Ladder(rating=terms.rating), started, self._players)
+        return checkpoint.pool_of(terms.rating, started, self._players)
 
     def release(self) -> None:
         """Free the memory of the pieces, once the players and ids have been read."""

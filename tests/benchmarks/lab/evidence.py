@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import structs
 
-from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.bootstrap import difference
 from stream_rater.evaluation.comparison import outcomes_alike, warm
@@ -94,7 +93,7 @@ def _played(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float | None]]:
     """Each session as played, and the player's mu after it; None if the player is absent."""
-    pool = Pool(Ladder(rating=config))
+    pool = Pool(config)
     rounds, rating = 0, config.initial_mu
     for session in sessions:
         took_part = bool(np.any(session.rows == row))

@@ -19,7 +19,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, Ladder
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import ESTIMATORS, to_json
@@ -255,7 +255,7 @@ def _patterns(workload: Workload) -> list[bytes]:
     """Belief records of players who have played, but whose rounds are in no log."""
     few = replace(workload, players=PATTERNS, ladders=1)
     rounds = islice(few.rounds(), PATTERNS * ROUNDS_EACH // workload.size)
-    reader, pool = Reader(ANY_LADDER), Pool(Ladder(rating=DEFAULT_RATING))
+    reader, pool = Reader(ANY_LADDER), Pool(DEFAULT_RATING)
     for offset, each in enumerate(rounds):
         pool.rate(reader.read(each.value), offset)
     rule = pool.rule
