@@ -19,12 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from stream_rater.contract.errors import RoundsLost
 from stream_rater.pipeline import ports
-from stream_rater.pipeline.estimator.progress import Progress
-from stream_rater.pipeline.observer import Observer
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
-
-RECHECK_S = 5.0  # Seconds until a shard of another history is compared again.
 
 
 def log_too_short(reached: int, log_end: int) -> str:
@@ -86,48 +82,3 @@ def lost_rounds(
         elif commit.tail is not None and commit.tail != log.tail and not log.damaged:
             reasons[partition] = f"partition {partition} has another record at offset {c - 1}"
     return reasons
-
-
-class HistoryMismatches:
-    """The shards whose store has another history than the log, as one estimator sees them."""
-
-    def __init__(self, shards: int, observer: Observer) -> None:
-        self._shards = shards
-        self._observer = observer
-        self._mismatched: set[int] = set()
-        self._due_s = 0.0
-
-    def take_over(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Step 1: raise the floors to the ends of the shards' logs, and compare the stores of all
-        shards with their logs."""
-        progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
-
-    def recheck(self, progress: Progress, now_s: float) -> ports.Step[None]:
-        """Compare the shards again that had another history, once RECHECK_S have passed."""
-        if self._mismatched and now_s >= self._due_s:
-            yield from self._compare(sorted(self._mismatched), progress, now_s)
-
-    def _compare(
-        self, shards: Sequence[int], progress: Progress, now_s: float
-    ) -> ports.Step[Sequence[int]]:
-        """Compare the stores of some shards with the log. Returns the ends of all shards. Raises
-        Rebuilt if a store has another epoch than before."""
-        stored = yield from ports.ask(ports.ReadBeliefs(dict.fromkeys(shards, ports.NO_PLAYERS)))
-        positions = {shard: each.position for shard, each in stored.items()}
-        # Read after `applied`: an older end may be before it.
-        ends = yield from ports.shard_ends(self._shards)
-        found = yield from tails(positions, ends)
-        for shard, position in positions.items():
-            progress.check_epoch(shard, position.epoch)
-            reason = log_too_short(position.applied, ends[shard])
-            reason = reason or tail_mismatch(position, found.get(shard))
-            if reason:
-                self._mismatched.add(shard)
-                progress.exclude(shard)
-                self._observer.shard_refused(shard, reason)
-            elif shard in self._mismatched:
-                self._mismatched.remove(shard)
-                progress.include(shard)
-                self._observer.shard_opened(shard)
-        self._due_s = now_s + RECHECK_S
-        return ends

@@ -5,10 +5,10 @@ import pytest
 from tests.one_lobby import crossed
 
 MOST = {
-    "lobby": {"files": 52, "forms": 14, "functions": 548},
-    "correction": {"files": 70, "forms": 33, "functions": 666},
-    "seed": {"files": 48, "forms": 14, "functions": 361},
-    "post": {"files": 19, "forms": 6, "functions": 117},
+    "lobby": {"files": 50, "forms": 13, "functions": 548},
+    "correction": {"files": 65, "forms": 32, "functions": 657},
+    "seed": {"files": 46, "forms": 14, "functions": 360},
+    "post": {"files": 18, "forms": 5, "functions": 117},
     "question": {"files": 11, "forms": 3, "functions": 40},
 }
 """The most that each may go through. It is lowered with the figures."""

@@ -324,7 +324,7 @@ class CorrectionJob:
         offsets, every = list[int](), self._checkpoint_every
         if every:
             offsets = self._checkpoints.due(self._offset, self.at, every, self._all_places)
-        ids = self._ids_before()
+        ids = self._ids_before() if offsets else None
         self._starting_point.release()
         self._pools = self._pool_of(before), self._pool_of(after)
 
@@ -340,12 +340,12 @@ class CorrectionJob:
                         replay.start_season_at(each)
                 elif isinstance(each, Seed):
                     if self._is_of_ladder(batch, each):
-                        if offsets:
+                        if ids is not None:
                             ids.add_seed(each)
                         for replay in replays:
                             replay.seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):
-                    if offsets:
+                    if ids is not None:
                         ids.add(own.rounds)
                     for replay in replays:
                         replay.rate(own)
@@ -355,7 +355,8 @@ class CorrectionJob:
         first = self._offset
         for offset in offsets:
             yield from self._read(first, offset, take)
-            yield from self._make_checkpoint(offset, after, ids)
+            if ids is not None:
+                yield from self._make_checkpoint(offset, after, ids)
             first = offset
         yield from self._read(first, self.at, take)
         self._pools = self._pool_of(before), self._pool_of(after)

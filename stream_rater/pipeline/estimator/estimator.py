@@ -60,7 +60,7 @@ from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import NotedCorrections
-from stream_rater.pipeline.same_history import HistoryMismatches, check_source
+from stream_rater.pipeline.same_history import check_source
 from stream_rater.rating.model import Beliefs, Table
 from stream_rater.rating.record import Unrecordable
 from stream_rater.rounds.validation import DuplicateWindow
@@ -124,7 +124,7 @@ class Estimator:
         self._agreement.forget()
         self._belief_cache.clear()
         self._progress = progress.Progress(self._shards, self._rows_in_flight)
-        self._mismatches = HistoryMismatches(self._shards, self._observer)
+        self._mismatches = progress.HistoryMismatches(self._shards, self._observer)
         self._in_flight = progress.InFlightWindow(self._progress, progress.LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not yet seen applied."""
         self._backoff = progress.PollBackoff(self._idle_s)

@@ -15,7 +15,8 @@ store of a shard is the fold of its parts before `applied`, so only the ends of 
   of them is full, and no round with a player in it is sent. So a shard that stands still stops only
   these rounds, however few their players are and wherever the priors come from.
 
-The end of this file has the pace of an estimator (`PollBackoff`): how long it waits for records.
+`HistoryMismatches` has the shards whose store and log do not fit together (`same_history`). The end
+of this file has the pace of an estimator (`PollBackoff`): how long it waits for records.
 """
 
 import math
@@ -28,6 +29,8 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, shards_in
 from stream_rater.contract.errors import Rebuilt
+from stream_rater.pipeline import ports, same_history
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Epochs
 
 MOST_ROWS = 40_000
@@ -35,6 +38,7 @@ MOST_ROWS = 40_000
 applies in one call. Fewer, if the worker has many shards (`most_rows_of`)."""
 MOST_ROWS_IN_ALL, LEAST_ROWS = 640_000, 1000
 """How many rows may be in flight in all shards together, about; and how many in any case in one."""
+RECHECK_S = 5.0  # Seconds until a shard of another history is compared again.
 
 
 def most_rows_of(shards: int) -> int:
@@ -181,6 +185,51 @@ class Progress:
         for shard in due:
             del self._refused[shard]
         self.has_moved = self.has_moved or bool(due)
+
+
+class HistoryMismatches:
+    """The shards whose store has another history than the log, as one estimator sees them."""
+
+    def __init__(self, shards: int, observer: Observer) -> None:
+        self._shards = shards
+        self._observer = observer
+        self._mismatched: set[int] = set()
+        self._due_s = 0.0
+
+    def take_over(self, progress: Progress, now_s: float) -> ports.Step[None]:
+        """Step 1: raise the floors to the ends of the shards' logs, and compare the stores of all
+        shards with their logs."""
+        progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
+
+    def recheck(self, progress: Progress, now_s: float) -> ports.Step[None]:
+        """Compare the shards again that had another history, once RECHECK_S have passed."""
+        if self._mismatched and now_s >= self._due_s:
+            yield from self._compare(sorted(self._mismatched), progress, now_s)
+
+    def _compare(
+        self, shards: Sequence[int], progress: Progress, now_s: float
+    ) -> ports.Step[Sequence[int]]:
+        """Compare the stores of some shards with the log. Returns the ends of all shards. Raises
+        Rebuilt if a store has another epoch than before."""
+        stored = yield from ports.ask(ports.ReadBeliefs(dict.fromkeys(shards, ports.NO_PLAYERS)))
+        positions = {shard: each.position for shard, each in stored.items()}
+        # Read after `applied`: an older end may be before it.
+        ends = yield from ports.shard_ends(self._shards)
+        found = yield from same_history.tails(positions, ends)
+        for shard, position in positions.items():
+            progress.check_epoch(shard, position.epoch)
+            reason = same_history.log_too_short(position.applied, ends[shard])
+            reason = reason or same_history.tail_mismatch(position, found.get(shard))
+            if reason:
+                self._mismatched.add(shard)
+                progress.exclude(shard)
+                self._observer.shard_refused(shard, reason)
+            elif shard in self._mismatched:
+                self._mismatched.remove(shard)
+                progress.include(shard)
+                self._observer.shard_opened(shard)
+        self._due_s = now_s + RECHECK_S
+        return ends
 
 
 @dataclass(frozen=True, slots=True)
