@@ -64,6 +64,18 @@ def test_the_offset_of_a_correction_decides() -> None:
     }  # fmt: skip
 
 
+def test_a_verdict_names_the_ladder_and_the_round() -> None:
+    """If the correction names no round, the verdict names none, either."""
+    lines = [
+        a_round(0), a_correction("round-voided", round_id="nowhere"),
+        a_correction("player-removed", player="nobody"),
+    ]  # fmt: skip
+    file = [json.dumps(each).encode() for each in lines]
+    found = verdicts_of_log(lambda: records_of(file), ladders_of(), 100).rejections
+    named = {place: (each.code, each.ladder, each.round_id) for (_, place), each in found.items()}
+    assert named == {1: ("unknown-round", "l", "nowhere"), 2: ("unknown-player", "l", "")}
+
+
 def test_a_ladder_that_takes_them_has_the_fingerprint_of_older_releases() -> None:
     """Workers of a release that knows no such limit agree."""
     other, refused = Limits(max_entries=9, unknown_fields="reject"), Limits(corrections="refused")
