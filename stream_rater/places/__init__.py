@@ -1,5 +1,5 @@
-"""The places where a log and its results are kept: Kafka and Redis, a data file, or memory. `port`
-says what a place does. `opened` returns the place that the settings name."""
+"""The places where a log and its results are kept: Kafka and Redis, or a data file. `port` says
+what a place does. `opened` returns the place that the settings name. Tests have one in memory."""
 
 import sqlite3
 from contextlib import closing, suppress

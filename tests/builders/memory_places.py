@@ -12,10 +12,10 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import KINDS, from_message
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
 from stream_rater.runtime.engine import EmbeddedEngine
 from tests.builders.lines import Line, a_record
+from tests.builders.memory_place import MemoryPlace
 
 
 def an_empty_place(

@@ -16,10 +16,10 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.migrate import Digests, Migration, digests_of
 from stream_rater.places import opened, place_of
 from stream_rater.places.file import FilePlace
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
 from tests import real
 from tests.builders.lines import LADDER, Line, a_correction, a_record, a_round, a_seed
+from tests.builders.memory_place import MemoryPlace
 from tests.builders.memory_places import a_rated_place, an_empty_place
 from tests.builders.rated_data_files import rate
 from tests.integration.topics import delete_records

@@ -21,13 +21,13 @@ from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rebuild import rebuild_from_log
 from stream_rater.operations.rewriting import Pseudonym
 from stream_rater.operations.verify import compared_with_replay
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
 from tests.builders.cases import cases
 from tests.builders.commands import done
 from tests.builders.kills import PORT_WRITES, dies_at
 from tests.builders.lines import LADDER, a_correction
 from tests.builders.machines import CONFIG
+from tests.builders.memory_place import MemoryPlace
 from tests.builders.memory_places import a_rated_place, an_empty_place
 from tests.contract.conftest import REAL
 from tests.contract.places import (

@@ -18,7 +18,7 @@ from stream_rater.operations import rebuild as command
 from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark
 from stream_rater.pipeline.same_history import lost_rounds
-from stream_rater.places.memory import MemoryPlace
+from tests.builders.memory_place import MemoryPlace
 
 from .actors import NEXT_KERNEL, Machines
 from .game import PARTITION_OF

@@ -12,12 +12,12 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import RecordPlace, RejectedRecord, WorkersProgress
 from stream_rater.places.file import FilePlace
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.serve.door.outcomes import RoundStates
 from stream_rater.serve.door.read_your_writes import Settled
 from tests.builders.cases import cases
 from tests.builders.indexes import an_event
+from tests.builders.memory_place import MemoryPlace
 from tests.builders.rated_data_files import rate
 
 P = partition_of("eu", 2)

@@ -32,13 +32,13 @@ from stream_rater.pipeline.ladder_history import (
 )
 from stream_rater.places.checks import disagreement
 from stream_rater.places.kafka import KafkaPlace
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime import selfcheck, startup
 from stream_rater.runtime.startup import check_ladders
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.lines import a_round
+from tests.builders.memory_place import MemoryPlace
 from tests.builders.memory_places import a_rated_place, an_empty_place, use
 
 CHANGE = 20

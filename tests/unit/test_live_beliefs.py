@@ -20,8 +20,8 @@ from stream_rater.places.live_beliefs import (
     StaleBeliefs,
     UnratedLadder,
 )
-from stream_rater.places.memory import MemoryPlace
 from tests.builders.machines import a_belief
+from tests.builders.memory_place import MemoryPlace
 
 PARTITIONS, SHARDS = 3, 2
 FILE = """

@@ -18,10 +18,10 @@ from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.lost_rounds import Closing, Reached, named_offsets
 from stream_rater.pipeline.ladder_history import LadderLog, encode_replayed
 from stream_rater.pipeline.ports import RecordedCorrection, Rejection, SourceCommit
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.replay.checkpoint import CheckpointHead
 from tests.builders.cases import cases
 from tests.builders.machines import CONFIG, part, record
+from tests.builders.memory_place import MemoryPlace
 from tests.builders.memory_places import an_empty_place
 
 LADDER = "a"

@@ -23,10 +23,10 @@ from stream_rater.operations.inspect import LAST_ROUNDS, _last_events
 from stream_rater.operations.migrate import Migration
 from stream_rater.operations.rewriting import Mentions, Pseudonym
 from stream_rater.pipeline.ports import Event
-from stream_rater.places.memory import MemoryPlace
 from stream_rater.places.port import Place
 from tests.builders.cases import cases
 from tests.builders.machines import a_belief
+from tests.builders.memory_place import MemoryPlace
 from tests.builders.memory_places import an_empty_place
 from tests.unit.test_event_contract import CHANGED
 
