@@ -29,9 +29,9 @@ from stream_rater.cli.lab import evaluate
 from stream_rater.cli.offline import rate
 from stream_rater.columns import compiling, kernel_files, strings
 from stream_rater.columns.compiling import Watcher, count, watchers
-from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.rating import factor, model, parameters, stages
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.player_index import PlayerTable
 from stream_rater.runtime import selfcheck
 
 Part = Callable[[], object]

@@ -13,7 +13,6 @@ from time import perf_counter
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.ranges import bounds, spread
 from stream_rater.evaluation import accuracy, measures, winners
 from stream_rater.evaluation.calibrating import ONLY_WIDTH, Calibration, Learner
 from stream_rater.evaluation.measures import FIELDS
@@ -27,6 +26,7 @@ from stream_rater.rating.stages import rule_of
 from stream_rater.rating.wins import Performances, of_rounds, performances_of
 from stream_rater.replay.files import prefetched
 from stream_rater.replay.pool import Pool
+from stream_rater.rounds.ragged import rows_of
 
 NONE = np.empty(0)
 MOST_SIDES = 200
@@ -123,14 +123,13 @@ class Contender:
         for seed, seeded in session.seeds:
             fresh = before[seeded] == 0
             before[seeded[fresh]] = seed.rounds[fresh]
-        self._played[session.ladder], starts = before, bounds(session.rounds.sizes)
         played = rounds_before(session.rows, before)
         informative = session.rounds.informative(np.zeros(len(session.rounds), bool))
         rows = session.rows[np.repeat(informative, session.rounds.sizes)]
         self._played[session.ladder] = before + np.bincount(rows, minlength=len(before))
         if wave is None:
             return None
-        return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
+        return wave._replace(rounds=played[rows_of(session.rounds.sizes, indices)])
 
     def watch(self, session: Session) -> None:
         """Record whether a session that is scored next has draws. The rounds that the system rates

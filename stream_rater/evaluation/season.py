@@ -15,20 +15,19 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.ranges import bounds, spread
-from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.replay.pool import Pool, waves_of
-from stream_rater.rounds.batch import RoundBatch, of_entries
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.waves import in_waves
+from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch, of_entries
 from stream_rater.rounds.correction_records import Seed
+from stream_rater.rounds.ragged import rows_of
 from stream_rater.rounds.validation import Invalid
 
-NO_NAMES = StringColumn.of([])
 BLOCK_BYTES = 2**20  # The most bytes of the records that are read as one block.
 BLOCK_ROUNDS = 1000  # The number of synthetic rounds that are joined into one block.
 
@@ -70,19 +69,13 @@ class Session:
         cls, ladder: str, players: int, rows: Ints, rounds: RoundBatch, numbers: Ints
     ) -> "Session":
         """A session of these rounds, which come in the order of the season, grouped in waves."""
-        starts = bounds(rounds.sizes)
-        waves = waves_of(starts, rows, players)
-        chosen = spread(starts[waves.order], rounds.sizes[waves.order])
-        return cls(
-            ladder, players, rows[chosen], rounds.take(waves.order), waves.bounds,
-            numbers[waves.order],
-        )  # fmt: skip
+        order, rounds, rows, waves = in_waves(rounds, rows, players)
+        return cls(ladder, players, rows, rounds, waves, numbers[order])
 
     def take(self, chosen: Ints) -> "Session":
         """A session of the rounds with these indices only. `chosen` is in ascending order."""
-        sizes = self.rounds.sizes
         return Session(
-            self.ladder, self.players, self.rows[spread(bounds(sizes)[chosen], sizes[chosen])],
+            self.ladder, self.players, self.rows[rows_of(self.rounds.sizes, chosen)],
             self.rounds.take(chosen), np.unique(np.searchsorted(chosen, self.waves)),
             self.numbers[chosen], self.seeds,
         )  # fmt: skip
@@ -158,7 +151,7 @@ def _sessions(
         own = rounds if len(ladders) == 1 else rounds.take(chosen)
         index = players.setdefault(ladder, PlayerIndex())
         rows = index.rows(own.names)
-        kept = own if named else structs.replace(own, names=NO_NAMES)
+        kept = own if named else structs.replace(own, names=NO_ROUNDS.names)
         found = Session.of(ladder, len(index), rows, kept, first + chosen)
         yield replace(found, seeds=seeds.pop(ladder)) if ladder in seeds else found
 

@@ -38,10 +38,10 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record, checksum, runs
 from stream_rater.contract.seeds import SEEDS
-from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows
 from stream_rater.rating.model import Evidence
+from stream_rater.replay.player_index import PlayerTable
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 ANY_KERNEL = 2**62  # A number above all kernel versions.

@@ -19,25 +19,30 @@ them is its own.
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.player_column import NO_FLAGS, BeliefColumn
 from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
-from stream_rater.operations import bulk_waves
-from stream_rater.operations.bulk_replay import BulkReplay
+from stream_rater.contract.seeds import RESET
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.ports import REBUILT, UNFINISHED, Application, Position
+from stream_rater.rating import stages
+from stream_rater.rating.model import NO_FIXED, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.replay import edited_log
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.log_reading import LogReader
+from stream_rater.replay.player_index import grown
+from stream_rater.replay.pool import BeliefTable
+from stream_rater.replay.waves import DueRounds, DueWaves, arranged
 from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.correction_records import Seed
 
@@ -59,6 +64,14 @@ class StoreInUse(Exception):
     """Another process writes to the store."""
 
 
+class Kind(NamedTuple):
+    """What rounds, or seeds, or resets have in common if they are rated or applied together."""
+
+    rating: RatingConfig
+    started: tuple[Season, ...]  # The seasons that had started before them.
+    seed: str = ""  # The kind of the seeds; empty for rounds.
+
+
 class Rebuild:
     """A replay that saves each player's belief as of the player's cut-off."""
 
@@ -72,13 +85,15 @@ class Rebuild:
         self._log = edited_log.EditedLog(ladders, window, partitions, verdicts)
         self._arguments = ladders, window, partitions
         self._traces = traces
-        self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
-        """By pair of configuration and started seasons, the number of the pair."""
+        self._kinds: dict[Kind, int] = {}
+        """The number of each kind."""
         self._cutoff = cutoff
         self._least = cutoff.least()
-        self._cores, self._arranger, self._replay = cores, bulk_waves.Arranger(), BulkReplay(cores)
-        self._waiting: list[bulk_waves.BulkRounds | bulk_waves.DueSeed] = []
+        self._cores, self._table = cores, BeliefTable(newcomers(0, 1, 0.0, 1.0, coded=True))
+        self._waiting: list[DueRounds] = []
         """The rounds that are not rated yet, and the seeds that are not applied yet."""
+        self._latest = np.zeros(0, np.int64)
+        """(row,) zeros, to arrange the rounds with."""
         self._players = 0  # The number of players in them.
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
@@ -99,10 +114,10 @@ class Rebuild:
     def feed(self, records: Sequence[Record] | edited_log.ValidRecords) -> None:
         """Rate the rounds in records of the log, and apply the seeds and resets, now or together
         with those fed later. Raises MissingVerdicts."""
-        for each in self._log.in_order(records):
+        for each in self._log.accepted(records, []):
             if isinstance(each, Seed):
                 self._add_seed(each)
-            else:
+            elif isinstance(each, edited_log.LoggedRounds):
                 self._add_rounds(each)
             if self._players >= AT_ONCE:
                 self._rate()
@@ -111,28 +126,29 @@ class Rebuild:
         self.rounds += len(reported)
         self.updates += len(reported.rounds.share)
         players, ladders = self._cutoff.players, [head.ladder for head in reported.rounds.heads]
-        self._ladders |= set(players.ladder_numbers(ladders).tolist())
+        numbers, kinds = players.ladder_numbers(ladders), self._kinds_of(ladders, reported)
+        self._ladders |= set(numbers.tolist())
         rounds, informative = self._log.informative(reported)
-        kinds = self._kinds_of(ladders, reported)
-        logged = replace(reported, rounds=rounds)
-        if not informative.all():
-            chosen = np.flatnonzero(informative)
-            logged, kinds = logged.take(chosen), kinds[chosen]
-            ladders = [head.ladder for head in logged.rounds.heads]
-        numbers, own = players.ladder_numbers(ladders), logged.rounds
+        logged, chosen = replace(reported, rounds=rounds), np.flatnonzero(informative)
+        if len(chosen) < len(logged):
+            logged, numbers, kinds = logged.take(chosen), numbers[chosen], kinds[chosen]
+        own, offset = logged.rounds, logged.offset
         rows = players.rows_of(own.names, np.repeat(numbers, own.sizes))
-        late = self._late(
-            rows, *(np.repeat(x, own.sizes) for x in (logged.partition, logged.offset))
-        )
-        self._waiting.append(
-            bulk_waves.BulkRounds.of(logged, kinds, numbers, rows, self._fixed(own), late)
-        )
-        self._players += len(rows)
+        late = self._late(rows, *(np.repeat(x, own.sizes) for x in (logged.partition, offset)))
+        self._add(DueRounds.of(own, kinds, numbers, offset, rows, self._fixed(own), late))
+
+    def _add(self, due: DueRounds) -> None:
+        self._waiting.append(due)
+        self._players += len(due.rows)
 
     def _fixed(self, rounds: RoundBatch) -> Flags:
-        """(P,) whether the configuration of each player's round fixes the player's rating."""
+        """(P,) whether the configuration of each player's round fixes the player's rating; (0,) if
+        none fixes any."""
+        ratings = self._log.validator.round_decoder.ratings
+        if not any(rating.fixed_players for rating in ratings):
+            return NO_FIXED
         found = np.zeros(len(rounds.share), np.bool_)
-        for number, rating in enumerate(self._log.validator.round_decoder.ratings):
+        for number, rating in enumerate(ratings):
             if rating.fixed_players:
                 own = np.repeat(rounds.config_index == number, rounds.sizes)
                 found[own] = is_among(rounds.names.take(np.flatnonzero(own)), rating.fixed_players)
@@ -141,67 +157,76 @@ class Rebuild:
     def _add_seed(self, reported: Seed) -> None:
         self.updates += len(reported)
         players = self._cutoff.players
-        self._ladders |= set(players.ladder_numbers([reported.ladder]).tolist())
+        (ladder,) = players.ladder_numbers([reported.ladder]).tolist()
+        self._ladders.add(ladder)
         seed = self._log.seed(reported)
         if seed is not None:
-            started = self._log.verdicts.of(seed.ladder).started_before(seed.offset)
-            rows, n = players.rows(bulk_waves.players_of(seed)), len(seed)
+            n, started = len(seed), self._log.verdicts.of(seed.ladder).started_before(seed.offset)
+            rows = players.rows_of(seed.names, np.full(n, ladder))
             late = self._late(rows, np.full(n, seed.partition), np.full(n, seed.offset))
-            self._waiting.append(bulk_waves.DueSeed(seed, started, rows, late))
-            self._players += n
+            kind = self._number_of(Kind(seed.rating, started, seed.kind))
+            self._add(DueRounds.of_seed(seed, kind, ladder, rows, late))
 
     def _late(self, rows: Ints, partitions: Ints, offsets: Ints) -> Flags:
-        """(P,) whether records at these places are after the cut-offs of the players in `rows`."""
+        """(P,) whether records at these places are after the cut-offs of the players in `rows`;
+        (0,) if none is."""
         if int(offsets.max(initial=-1)) <= self._least:
-            return np.zeros(len(rows), np.bool_)
+            return NO_FLAGS
         found: Flags = offsets > self._cutoff.of(rows, partitions)
         return found
 
     def _kinds_of(self, ladders: Sequence[str], logged: edited_log.LoggedRounds) -> Ints:
-        """(R,) the kind of each round: the number of its configuration and its seasons."""
+        """(R,) the number of the kind of each round."""
         ratings, verdicts = self._log.validator.round_decoder.ratings, self._log.verdicts
         index = logged.rounds.config_index
         if not verdicts.starts:
             used = np.unique(index)
-            kinds = [self._kind_of(ratings[i], ()) for i in used.tolist()]
+            kinds = [self._number_of(Kind(ratings[i], ())) for i in used.tolist()]
             return np.array(kinds, np.int64)[np.searchsorted(used, index)]
         heads = zip(ladders, index.tolist(), logged.offset.tolist(), strict=True)
         kinds = [
-            self._kind_of(ratings[i], verdicts.of(ladder).started_before(at))
+            self._number_of(Kind(ratings[i], verdicts.of(ladder).started_before(at)))
             for ladder, i, at in heads
         ]
         return np.array(kinds, np.int64)
 
-    def _kind_of(self, rating: RatingConfig, started: tuple[Season, ...]) -> int:
-        return self._kinds.setdefault((rating, started), len(self._kinds))
+    def _number_of(self, kind: Kind) -> int:
+        return self._kinds.setdefault(kind, len(self._kinds))
 
     def _rate(self) -> None:
         """Rate all rounds that are not rated yet, and apply the seeds among them."""
         if not self._players:
             return
         known = len(self._cutoff.players)
-        self._replay.make_room(known)
-        if known > len(self._is_past):
-            more = max(known, 5 * len(self._is_past) // 4) - len(self._is_past)
-            self._is_past = np.append(self._is_past, np.zeros(more, np.bool_))
-        has_late, kinds = any(bool(each.late.any()) for each in self._waiting), list(self._kinds)
-        for wave in self._arranger.waves(self._waiting, together=not has_late):
+        self._table.make_room(known)
+        self._is_past, self._latest = grown(self._is_past, known), grown(self._latest, known)
+        has_late, kinds = any(each.late.any() for each in self._waiting), list(self._kinds)
+        for wave in arranged(self._waiting, self._latest, together=not has_late):
             if has_late:
-                self._save(wave)
-            if isinstance(wave, bulk_waves.SeedWave):
-                self._replay.seed(wave)
-                continue
-            evidence = self._replay.rate(wave, *kinds[wave.rounds.kind[0]])
-            if self._traces is None:  # a correction may edit a round after its parts were sent
-                self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
+                self._save(wave.rounds)
+            self._apply(wave, kinds[wave.kind])
         self._waiting, self._players = [], 0
 
-    def _save(self, wave: bulk_waves.BulkWave | bulk_waves.SeedWave) -> None:
-        """Save the beliefs of players whose round or seed in this wave is after their cut-off."""
-        rows = wave.rows[wave.late & ~self._is_past[wave.rows]]
+    def _apply(self, wave: DueWaves, kind: Kind) -> None:
+        """Rate the rounds of some waves, or apply the seeds or the resets of one."""
+        rounds, rule = wave.rounds, stages.rule_of(kind.rating, kind.started)
+        assert rule.kept, "no record holds a full history"
+        self._table.begin(rule, rounds.rows)
+        if kind.seed:
+            self._table.give(rule, rounds.rows, rounds.given, is_reset=kind.seed == RESET)
+            return
+        found = self._table.rate_waves(
+            kind.rating, rule, rounds, rounds.rows, wave.waves, rounds.offset, self._cores
+        )
+        if self._traces is None:  # a correction may edit a round after its parts were sent
+            self._cutoff.proof.compare(rounds.rows, wave.offsets, found.evidence)
+
+    def _save(self, rounds: DueRounds) -> None:
+        """Save the beliefs of players whose round or seed here is after their cut-off."""
+        rows = rounds.rows[rounds.late & ~self._is_past[rounds.rows]]
         self._is_past[rows] = True
-        if len(rated := self._replay.rated(rows)):
-            self._saved.append((rated, self._replay.column(rated)))
+        if len(rated := self._table.rated(rows)):
+            self._saved.append((rated, self._table.encoded(rated)))
 
     @property
     def ladders(self) -> list[str]:
@@ -230,9 +255,9 @@ class Rebuild:
             for batch in _batches(len(saved)):
                 yield saved[batch], records.slice(batch.start, batch.stop)
         left = ~self._is_past[: len(self._cutoff.players)]
-        rows = self._replay.rated(np.flatnonzero(left))
+        rows = self._table.rated(np.flatnonzero(left))
         for batch in _batches(len(rows)):
-            yield rows[batch], self._replay.column(rows[batch])
+            yield rows[batch], self._table.encoded(rows[batch])
 
 
 class Rebuilds:

@@ -242,15 +242,15 @@ def seeded(
 
 
 def reset(
-    rule: RatingRule, beliefs: Beliefs, rows: Ints, mu: Floats, sigma: Floats, offset: int
+    rule: RatingRule, beliefs: Beliefs, rows: Ints, mu: Floats, sigma: Floats, offset: Ints
 ) -> None:
     """Reset the beliefs in `rows`, in place. Each belief occurs only once, and has a round.
 
     `mu` (len(rows),) are the ratings afterwards; NaN keeps a rating. If a belief has
     performances on a grid, its mu moves by whole steps of the grid. `sigma` (len(rows),) are the
-    least sigmas afterwards. Seasons that the beliefs lack are applied first. `offset` is stored as
-    the beliefs' last one; their rounds and times stay. The beliefs are rounded as a record stores
-    them.
+    least sigmas afterwards. Seasons that the beliefs lack are applied first. `offset` (len(rows),)
+    is stored as the beliefs' last one; their rounds and times stay. The beliefs are rounded as a
+    record stores them.
     """
     header, same = beliefs.header, np.zeros(len(rows), np.int64)
     before = header[rows].copy()

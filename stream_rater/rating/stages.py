@@ -195,7 +195,8 @@ def rate_waves(
     `rows` (P,) are the players' rows. `offset` (R,) is stored as the last offset of each round's
     players. The mu, sigma, rounds and last_time of `wave` are overwritten with the values before
     each round. For newcomers whom the system places, mu is the one at which they begin the round.
-    Returns the evidence (P, 3), and mu and sigma of each player after each round.
+    Returns the evidence, with the column BEGAN if the system places newcomers, and mu and sigma of
+    each player after each round.
     """
     if not isinstance(config, EloMMR) or levels.is_moved(config, wave):
         return rate_wave_by_wave(config, beliefs, rows, wave, waves, offset)
@@ -220,9 +221,8 @@ def rate_wave_by_wave(
     config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, waves: Ints, offset: Ints
 ) -> tuple[Evidence, Posteriors]:
     """Do the same as `rate_waves`, for any system, with a call of each stage for each wave."""
-    stamps = _stamps_of(wave, offset)
-    evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
-    rule = [rule_of(config)]
+    stamps, rule = _stamps_of(wave, offset), [rule_of(config)]
+    evidence, after = list[Evidence](), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
     for first, end in pairwise(waves.tolist()):
         some = wave.part(first, end)
         a, b = wave.entry_starts[wave.round_starts[[first, end]]]
@@ -230,12 +230,11 @@ def rate_wave_by_wave(
         some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = model.look_up(
             beliefs.header, own
         )
-        found = estimate(config, some)
-        evidence[a:b] = found[:, : model.BEGAN]
-        update(beliefs, own, found, rule, same)
+        evidence.append(estimate(config, some))
+        update(beliefs, own, evidence[-1], rule, same)
         record_round(beliefs, own, stamps.offset[a:b], stamps.time[a:b])
         after.mu[a:b], after.sigma[a:b] = beliefs.header["mu"][own], beliefs.header["sigma"][own]
-    return evidence, after
+    return np.concatenate(evidence), after
 
 
 def record_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:

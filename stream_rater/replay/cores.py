@@ -79,24 +79,24 @@ def rate_waves(
     large = np.flatnonzero(sizes >= 2 * LEAST_PIECE)
     if cores.count == 1 or not len(large):
         return stages.rate_waves(config, beliefs, rows, wave, waves, offset)
-    evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
 
-    def rate(piece: _Piece) -> None:
+    def rate(piece: _Piece) -> tuple[Evidence, Posteriors]:
         first, end, own_waves = piece
         a, b = starts[[first, end]]
-        found = stages.rate_waves(
+        return stages.rate_waves(
             config, beliefs, rows[a:b], wave.part(first, end), own_waves, offset[first:end]
         )
-        evidence[a:b], after.mu[a:b], after.sigma[a:b] = found[0], *found[1]
 
+    found = list[tuple[Evidence, Posteriors]]()
     for step in _steps(starts, waves, large, cores.count):
-        cores.run([partial(rate, piece) for piece in step])
-    return evidence, after
+        found += cores.run([partial(rate, piece) for piece in step])
+    evidence, after = zip(*found, strict=True)
+    return np.concatenate(evidence), Posteriors(*map(np.concatenate, zip(*after, strict=True)))
 
 
 def _steps(starts: Ints, waves: Ints, large: Ints, cores: int) -> Iterator[list[_Piece]]:
     """Yield the pieces that can be rated at the same time: those of each large wave, and each run
-    of other waves as one piece. `starts`: as in `cut`."""
+    of other waves as one piece. `starts`: as in `_cut`."""
     before = 0
     for w in [*large.tolist(), len(waves) - 1]:
         if before < w:
@@ -104,11 +104,11 @@ def _steps(starts: Ints, waves: Ints, large: Ints, cores: int) -> Iterator[list[
             yield [_Piece(int(run[0]), int(run[-1]), run - run[0])]
         if w < len(waves) - 1:
             first, end = waves[w : w + 2].tolist()
-            yield [_Piece(a, b, np.array([0, b - a])) for a, b in cut(starts, first, end, cores)]
+            yield [_Piece(a, b, np.array([0, b - a])) for a, b in _cut(starts, first, end, cores)]
         before = w + 1
 
 
-def cut(starts: Ints, first: int, end: int, cores: int) -> list[tuple[int, int]]:
+def _cut(starts: Ints, first: int, end: int, cores: int) -> list[tuple[int, int]]:
     """Cut the rounds [first, end) into at most `cores` pieces, with about as many players each, and
     at least LEAST_PIECE. `starts` (R+1,) are the first players of the rounds. Returns the first
     round of each piece and the round after its last."""

@@ -249,13 +249,6 @@ class EditedLog:
         corrections = [each for each in found if isinstance(each, Record)]
         return LogBatch(rounds, rejected, corrections, [e for e in found if isinstance(e, Seed)])
 
-    def in_order(self, records: Sequence[Record] | ValidRecords) -> Iterator[LoggedRounds | Seed]:
-        """Validate the next records, unless they are, and yield the accepted rounds, seeds and
-        resets in their order. Raises MissingVerdicts at a correction."""
-        for each in self.accepted(records, []):
-            if not isinstance(each, Record):
-                yield each
-
     def accepted(
         self, records: Sequence[Record] | ValidRecords, rejected: list[tuple[Record, Invalid]]
     ) -> Iterator[Content]:

@@ -7,6 +7,7 @@ names, and then the data that these slots point to. So the processor waits for m
 once. Names are compared as bytes, so equal hashes never confuse two players.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from stream_rater.columns.arrays import Bytes, Hashes, Ints
 from stream_rater.columns.intrinsics import prefetch
 from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn, put
 
 T = TypeVar("T", bound=np.generic)
@@ -160,9 +162,9 @@ class PlayerIndex:
 
     def _make_room(self, names: int, size: int) -> None:
         most = self._count + names
-        self._names = _grown(self._names, int(self._starts[self._count]) + size)
-        self._starts = _grown(self._starts, most + 1)
-        self._stored_hashes = _grown(self._stored_hashes, most)
+        self._names = grown(self._names, int(self._starts[self._count]) + size)
+        self._starts = grown(self._starts, most + 1)
+        self._stored_hashes = grown(self._stored_hashes, most)
         if 2 * most > len(self._slots):
             self._fill_slots(1 << (4 * most).bit_length())
 
@@ -171,10 +173,82 @@ class PlayerIndex:
         _insert_all(self._slots, self._stored_hashes[: self._count])
 
 
-def _grown(array: npt.NDArray[T], needed: int) -> npt.NDArray[T]:
-    """Return the array with room for at least `needed` rows. New rows are zero."""
+def grown(array: npt.NDArray[T], needed: int) -> npt.NDArray[T]:
+    """The array with room for at least `needed` rows. New rows are zero."""
     if needed <= len(array):
         return array
     larger = np.zeros((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+# --- the players of all ladders -------------------------------------------------------------------
+
+PREFIX_BYTES = 4
+"""The bytes before each name that hold the number of its ladder, so that equal names on two ladders
+differ."""
+
+
+@kernel
+def _prefixed(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes, Ints]:
+    """Concatenate names, each after its ladder's number. Returns the bytes and the (n,) ends."""
+    out = np.empty(PREFIX_BYTES * len(ends) + (ends - starts).sum(), np.uint8)
+    out_ends = np.empty(len(ends), np.int64)
+    at = 0
+    for i in range(len(ends)):
+        for k in range(PREFIX_BYTES):
+            out[at + k] = (numbers[i] >> (8 * k)) & 255
+        at = put(out, at + PREFIX_BYTES, data, starts[i], ends[i])
+        out_ends[i] = at
+    return out, out_ends
+
+
+class PlayerTable:
+    """The players of all ladders, each in a row, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._index = PlayerIndex()
+        self._numbers: dict[str, int] = {}
+        """The number of each ladder."""
+        self._ladder_column = LadderColumn(StringColumn.of([]))
+        """The ladders' column, as of the last call of `at`."""
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def ladders(self) -> list[str]:
+        """All ladders, in the order of their numbers."""
+        return list(self._numbers)
+
+    def ladder_numbers(self, ladders: Sequence[str]) -> Ints:
+        """(n,) the number of each of these ladders. New ladders are added."""
+        known = self._numbers
+        if not known.keys() >= set(ladders):
+            for each in ladders:
+                known.setdefault(each, len(known))
+        return np.fromiter(map(known.__getitem__, ladders), np.int64, len(ladders))
+
+    def rows(self, players: PlayerColumn) -> Ints:
+        """(P,) the row of each player. New players are added."""
+        numbers = self.ladder_numbers(players.ladders.texts)
+        return self.rows_of(players.names, numbers[players.ladder])
+
+    def rows_of(self, names: StringColumn, numbers: Ints) -> Ints:
+        """(P,) the row of each player. `numbers` (P,) are the numbers of their ladders. New players
+        are added."""
+        data, ends = _prefixed(names.data, names.starts, names.ends, numbers)
+        return self._index.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
+
+    def at(self, rows: Ints) -> PlayerColumn:
+        """The players in these rows."""
+        if len(self._ladder_column.names.ends) < len(self._numbers):
+            self._ladder_column = LadderColumn(StringColumn.of(list(self._numbers)))
+        names = self._index.names(rows)
+        marks = names.data[names.starts[:, np.newaxis] + np.arange(PREFIX_BYTES)]
+        ladder = marks.view("<u4").ravel().astype(np.int64)
+        return PlayerColumn(
+            self._ladder_column,
+            ladder,
+            StringColumn(names.data, names.starts + PREFIX_BYTES, names.ends),
+        )

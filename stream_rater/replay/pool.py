@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.elo_mmr.belief import Posteriors
@@ -19,48 +18,14 @@ from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.seasons import Before
+from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.cores import ONE_CORE, Cores, rate_waves
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.correction_records import Seed
 
+NO_ROWS = np.empty(0, np.int64)
 ONE_WAVE = np.array([0, 1])  # The bounds of the only wave of one round.
-
-
-class Waves(NamedTuple):
-    """An order in which R rounds can be rated, wave by wave. No two rounds of a wave share a
-    player, so they can be rated together."""
-
-    order: Ints  # (R,) the indices of the rounds. The rounds of one player keep their order.
-    bounds: Ints
-    """(W+1,) the bounds of the W waves. Wave w has the rounds order[bounds[w] : bounds[w + 1]], in
-    rising order."""
-
-
-@kernel
-def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
-    """(R,) the number of waves before each round: the length of the longest chain of earlier rounds
-    that leads to it, in which each round shares a player with the next one.
-
-    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row
-    of a player. It is zero before and after the call.
-    """
-    found = np.zeros(len(starts) - 1, np.int64)
-    for r in range(len(found)):
-        for i in range(starts[r], starts[r + 1]):
-            found[r] = max(found[r], latest[rows[i]])
-        for i in range(starts[r], starts[r + 1]):
-            latest[rows[i]] = found[r] + 1
-    for row in rows:
-        latest[row] = 0
-    return found
-
-
-def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
-    """Arrange rounds in as few waves as possible. All rows are below `players`. Round r has the
-    players rows[starts[r] : starts[r + 1]]."""
-    depth = depths(starts, rows, np.zeros(players, np.int64))
-    return Waves(np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth))))
 
 
 class RatingResult(NamedTuple):
@@ -74,16 +39,30 @@ class RatingResult(NamedTuple):
     """The mu and sigma of each player that were published before each round: they are not drawn."""
 
 
+GIVEN = np.dtype(
+    [("mu", "<f8"), ("sigma", "<f8"), ("rounds", "<i8"), ("time", "<i8"), ("offset", "<i8")]
+)
+"""What a seed or a reset gives to a player: its fields, and the place of its record."""
+NO_GIVEN = np.empty(0, GIVEN)
+
+
+def given_by(seed: Seed) -> Table:
+    """(n,) what a seed or a reset gives to each of its players."""
+    given = np.empty(len(seed), GIVEN)
+    for name in GIVEN.names or ():
+        given[name] = getattr(seed, name)
+    return given
+
+
 class SeedOutcome(NamedTuple):
-    """The effect of a seed or a reset on n of its players."""
+    """The effect of seeds or resets on n of their players."""
 
     chosen: Ints
-    """(n,) the indices of the players whose beliefs it changed, among those of the seed."""
-    rows: Ints  # (n,) the rows of these players in the pool.
-    published: Posteriors  # (n,) the mu and sigma of these players before it.
+    """(n,) the indices of the players whose beliefs were changed, among those of the seeds."""
+    rows: Ints  # (n,) the rows of these players in the table.
+    published: Posteriors  # (n,) the mu and sigma of these players before.
 
 
-NO_ROWS = np.empty(0, np.int64)
 NOTHING_SEEDED = SeedOutcome(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
 
 
@@ -97,7 +76,8 @@ class _Drawn(NamedTuple):
 
 
 class BeliefTable:
-    """A table of beliefs, one player in each row. Rows and factors can be added."""
+    """A table of beliefs, one player in each row. Rows and factors can be added. This class says
+    what rounds, seeds and resets do to beliefs."""
 
     def __init__(self, beliefs: Beliefs) -> None:
         self._beliefs = beliefs
@@ -130,6 +110,80 @@ class BeliefTable:
         factors[:count, : old.factors.shape[1]] = old.factors
         self._beliefs = Beliefs(header, factors)
 
+    def begin(self, rule: RatingRule, rows: Ints) -> None:
+        """Let the players in these rows who have not played begin by this rule. Makes room for the
+        factors that it keeps."""
+        header = self._beliefs.header
+        new = rows[header["rounds"][rows] == 0]
+        header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
+        self.lengthen(rule.kept)
+
+    def rate_waves(
+        self, rating: RatingConfig, rule: RatingRule, rounds: RoundBatch, rows: Ints, waves: Ints,
+        offset: Ints, cores: Cores = ONE_CORE,
+    ) -> RatingResult:  # fmt: skip
+        """Rate R rounds, where R is at least 1, by this configuration and its rule. `rows` (P,) are
+        the rows of their players, who have begun, and `offset` (R,) are their offsets.
+
+        The rounds are in the order of their waves. Wave w has the rounds waves[w] : waves[w + 1],
+        no two of which share a player, and is rated after all earlier waves.
+        """
+        if rule.kept == 0:
+            factors = int(self._beliefs.header["count"][rows].max()) + len(waves) - 1
+            capacity = self._beliefs.factors.shape[1]
+            if factors >= capacity:
+                self.lengthen(max(factors, 2 * capacity - 1))
+        wave, drawn = rounds.wave_without_beliefs(rating), self._draw(rule, rows)
+        evidence, after = rate_waves(cores, rating, self._beliefs, rows, wave, waves, offset)
+        published = Posteriors(wave.mu, wave.sigma)
+        if drawn is not None:
+            published = self._restore_undrawn(drawn, published, wave.rounds)
+        return RatingResult(wave, evidence, after, published)
+
+    def give(self, rule: RatingRule, rows: Ints, given: Table, *, is_reset: bool) -> SeedOutcome:
+        """Apply seeds, or resets, of ladders with this rule. `rows` (n,) are the rows of their
+        players, each of whom occurs only once, and `given` (n,) has the fields of GIVEN. A seed
+        changes the players who have no round, and a reset those who have one."""
+        header, played = self._beliefs.header, self._beliefs.header["rounds"][rows] > 0
+        chosen = np.flatnonzero(played == is_reset)
+        own, given = rows[chosen], given[chosen]
+        published = Posteriors(header["mu"][own], header["sigma"][own])
+        if is_reset:
+            mu, sigma, offset = given["mu"], given["sigma"], given["offset"]
+            seasons.reset(rule, self._beliefs, own, mu, sigma, offset)
+        else:
+            header[own] = seasons.seeded(rule, *(given[name] for name in GIVEN.names or ()))
+        return SeedOutcome(chosen, own, published)
+
+    def _draw(self, rule: RatingRule, rows: Ints) -> _Drawn | None:
+        """Draw the beliefs of the players in `rows` by the seasons that have not drawn them yet. A
+        player may be in `rows` several times. Returns None if no player lacks a season."""
+        if not rule.seasons:
+            return None
+        late = np.flatnonzero(self._beliefs.header["season"][rows] < len(rule.seasons))
+        if not len(late):
+            return None
+        own, first, count = np.unique(rows[late], return_index=True, return_counts=True)
+        before = seasons.draw([rule], np.zeros(len(own), np.int64), self._beliefs, own)
+        assert before is not None
+        return _Drawn(before, late[first], count == 1)
+
+    def _restore_undrawn(self, drawn: _Drawn, seen: Posteriors, played: Ints) -> Posteriors:
+        """After the rounds, restore the undrawn beliefs as the previous ones of the players' first
+        rounds. `seen` has the mu and sigma that stage 1 used, and `played` (P,) the number of
+        rounds before each round. Returns the mu and sigma that were published before each round."""
+        before = drawn.before
+        seasons.remember(self._beliefs, before.take(drawn.alone))
+        published = Posteriors(seen.mu.copy(), seen.sigma.copy())
+        old = played[drawn.first] > 0
+        published.mu[drawn.first[old]] = before.mu[old]
+        published.sigma[drawn.first[old]] = before.sigma[old]
+        return published
+
+    def rated(self, rows: Ints) -> Ints:
+        """The rows among these whose players have at least one round."""
+        return rows[self._beliefs.header["rounds"][rows] > 0]
+
     def headers(self, rows: Ints) -> Table:
         """The beliefs in these rows, without their histories."""
         found: Table = self._beliefs.header[rows]
@@ -138,6 +192,11 @@ class BeliefTable:
     def beliefs(self, rows: Ints) -> Beliefs:
         """A copy of the whole beliefs in these rows."""
         return Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
+
+    def encoded(self, rows: Ints) -> StringColumn:
+        """The record of each belief in these rows, as the service stores it."""
+        data, starts = record.encode_all(self.beliefs(rows))
+        return StringColumn(data, starts[:-1], starts[1:])
 
 
 class Pool(BeliefTable):
@@ -184,9 +243,7 @@ class Pool(BeliefTable):
         self.rating, self.rule = rating, stages.rule_of(rating, self.rule.seasons)
         if self.rule.kept == 0:
             self._beliefs = Beliefs(self._beliefs.header, factors_of(self._beliefs))
-        header = self._beliefs.header
-        header[header["rounds"] == 0] = self._newcomer()
-        self.lengthen(self.rule.kept)
+        self.begin(self.rule, np.arange(len(self._beliefs)))
 
     def start_season(self, season: Season) -> None:
         """Start a season. It draws each belief before the player's next round."""
@@ -223,24 +280,8 @@ class Pool(BeliefTable):
     def rate_rows(
         self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints, cores: Cores = ONE_CORE
     ) -> RatingResult:
-        """Rate R rounds, where R is at least 1. `rows` (P,) are the rows of their players, and
-        `offset` (R,) are their offsets.
-
-        The rounds are in the order of their waves. Wave w has the rounds waves[w] : waves[w + 1],
-        no two of which share a player, and is rated after all earlier waves. This method is `rate`
-        for many rounds, with rows in place of names, on these cores.
-        """
-        if self.rule.kept == 0:
-            factors = int(self._beliefs.header["count"][rows].max()) + len(waves) - 1
-            capacity = self._beliefs.factors.shape[1]
-            if factors >= capacity:
-                self.lengthen(max(factors, 2 * capacity - 1))
-        wave, drawn = rounds.wave_without_beliefs(self.rating), self._draw(rows)
-        evidence, after = rate_waves(cores, self.rating, self._beliefs, rows, wave, waves, offset)
-        published = Posteriors(wave.mu, wave.sigma)
-        if drawn is not None:
-            published = self._restore_undrawn(drawn, published, wave.rounds)
-        return RatingResult(wave, evidence, after, published)
+        """Rate rounds in waves by the pool's rule (`rate_waves`)."""
+        return self.rate_waves(self.rating, self.rule, rounds, rows, waves, offset, cores)
 
     def seed(self, seed: Seed) -> SeedOutcome:
         """Apply a seed or a reset that the corrections have edited. It changes the players of a
@@ -251,43 +292,7 @@ class Pool(BeliefTable):
 
     def seed_rows(self, seed: Seed, rows: Ints) -> SeedOutcome:
         """Apply a seed or a reset, as `seed` does. `rows` (n,) are the rows of its players."""
-        header, played = self._beliefs.header, self._beliefs.header["rounds"][rows] > 0
-        chosen = np.flatnonzero(played if seed.is_reset else ~played)
-        own = rows[chosen]
-        published = Posteriors(header["mu"][own], header["sigma"][own])
-        if seed.is_reset:
-            mu, sigma = seed.mu[chosen], seed.sigma[chosen]
-            seasons.reset(self.rule, self._beliefs, own, mu, sigma, seed.offset)
-        else:
-            same = np.full(len(own), seed.time), np.full(len(own), seed.offset)
-            given = seed.mu[chosen], seed.sigma[chosen], seed.rounds[chosen]
-            header[own] = seasons.seeded(self.rule, *given, *same)
-        return SeedOutcome(chosen, own, published)
-
-    def _draw(self, rows: Ints) -> _Drawn | None:
-        """Draw the beliefs of the players in `rows` by the seasons that have not drawn them yet. A
-        player may be in `rows` several times. Returns None if no player lacks a season."""
-        if not self.rule.seasons:
-            return None
-        late = np.flatnonzero(self._beliefs.header["season"][rows] < len(self.rule.seasons))
-        if not len(late):
-            return None
-        own, first, count = np.unique(rows[late], return_index=True, return_counts=True)
-        before = seasons.draw([self.rule], np.zeros(len(own), np.int64), self._beliefs, own)
-        assert before is not None
-        return _Drawn(before, late[first], count == 1)
-
-    def _restore_undrawn(self, drawn: _Drawn, seen: Posteriors, played: Ints) -> Posteriors:
-        """After the rounds, restore the undrawn beliefs as the previous ones of the players' first
-        rounds. `seen` has the mu and sigma that stage 1 used, and `played` (P,) the number of
-        rounds before each round. Returns the mu and sigma that were published before each round."""
-        before = drawn.before
-        seasons.remember(self._beliefs, before.take(drawn.alone))
-        published = Posteriors(seen.mu.copy(), seen.sigma.copy())
-        old = played[drawn.first] > 0
-        published.mu[drawn.first[old]] = before.mu[old]
-        published.sigma[drawn.first[old]] = before.sigma[old]
-        return published
+        return self.give(self.rule, rows, given_by(seed), is_reset=seed.is_reset)
 
     def mu(self, row: int) -> float:
         """The rating of the player in this row."""
@@ -313,7 +318,7 @@ class Pool(BeliefTable):
 
     def played(self) -> Ints:
         """The rows of the players with at least one round."""
-        return np.flatnonzero(self._beliefs.header["rounds"][: len(self)] > 0)
+        return self.rated(np.arange(len(self)))
 
     @property
     def names(self) -> StringColumn:

@@ -1,20 +1,20 @@
 """Replays the edited log of all ladders together. The commands `rate` and `verify` use it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating import parameters, stages
 from stream_rater.replay import edited_log, edits
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, waves_of
+from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome
+from stream_rater.replay.waves import in_waves
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import Seed
 
@@ -108,44 +108,30 @@ class Replay:
         return Seeded(seed, pool, pool.rule, pool.seed(seed))
 
     def rate(self, reported: edited_log.LoggedRounds) -> list[Rated]:
-        """Rate accepted rounds after the corrections have edited them."""
+        """Rate accepted rounds after the corrections have edited them, ladder by ladder."""
         rounds, informative = self.log.informative(reported)
         places, rules = np.flatnonzero(informative), rounds.config_index
         ladders = [head.ladder for head in rounds.heads]
         if len(places) and len(set(ladders)) == 1 and (rules == rules[0]).all():
             return [self._rate(ladders[0], int(rules[0]), rounds, places, reported.offset)]
         keys = ((ladders[i], int(rules[i])) for i in places.tolist())
-        groups = edits.indices_by(keys)
-        if self._cores.count == 1 or len(rounds.share) < LEAST_TOGETHER:
+        groups = dict[str, list[tuple[int, Ints]]]()
+        for (ladder, rule), group in edits.indices_by(keys).items():
+            groups.setdefault(ladder, []).append((rule, places[group]))
+
+        def rate(ladders: Sequence[str], cores: Cores) -> list[Rated]:
             return [
-                self._rate(ladder, rule, rounds, places[group], reported.offset)
-                for (ladder, rule), group in groups.items()
-            ]
-        return self._rate_ladders(groups, rounds, places, reported.offset)
+                self._rate(ladder, rule, rounds, chosen, reported.offset, cores)
+                for ladder in ladders for rule, chosen in groups[ladder]
+            ]  # fmt: skip
 
-    def _rate_ladders(
-        self, groups: Mapping[tuple[str, int], Ints], rounds: RoundBatch, places: Ints,
-        offsets: Ints,
-    ) -> list[Rated]:  # fmt: skip
-        """Rate ladders at the same time; the groups of a ladder, each of another rule, in turn."""
-        rules = dict[str, list[int]]()
-        for ladder, rule in groups:
-            rules.setdefault(ladder, []).append(rule)
-        for ladder, (first, *_) in rules.items():  # the pools stay in order of appearance
+        named, count = list(groups), min(len(groups), 2 * self._cores.count)
+        if self._cores.count == 1 or len(rounds.share) < LEAST_TOGETHER:
+            return rate(named, self._cores)
+        for ladder, ((first, _), *_) in groups.items():  # the pools stay in order of appearance
             self._pool(ladder, self.log.validator.round_decoder.ratings[first])
-
-        def rate(ladders: Sequence[str]) -> dict[tuple[str, int], Rated]:
-            return {
-                (ladder, rule): self._rate(ladder, rule, rounds, places[groups[ladder, rule]],
-                                           offsets, ONE_CORE)
-                for ladder in ladders for rule in rules[ladder]
-            }  # fmt: skip
-
-        named, count = list(rules), min(len(rules), 2 * self._cores.count)
-        found = dict[tuple[str, int], Rated]()
-        for some in self._cores.run([partial(rate, named[i::count]) for i in range(count)]):
-            found |= some
-        return [found[key] for key in groups]
+        shares = [partial(rate, named[i::count], ONE_CORE) for i in range(count)]
+        return [rated for share in self._cores.run(shares) for rated in share]
 
     def _pool(self, ladder: str, rating: parameters.RatingConfig) -> Pool:
         """The pool of a ladder, which uses these parameters from now on."""
@@ -160,13 +146,17 @@ class Replay:
     ) -> Rated:  # fmt: skip
         """Rate the rounds with the indices `chosen`, which all have this ladder. `rule` is the
         index of their rating configuration."""
-        rating = self.log.validator.round_decoder.ratings[rule]
-        pool = self._pool(ladder, rating)
+        pool = self._pool(ladder, self.log.validator.round_decoder.ratings[rule])
         own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
-        rows = pool.rows(own.names)
-        waves = waves_of(bounds(own.sizes), rows, len(pool))
-        if len(waves.bounds) > 2:  # with a single wave the order stays
-            rows = rows[spread(bounds(own.sizes)[waves.order], own.sizes[waves.order])]
-            own, chosen = own.take(waves.order), chosen[waves.order]
-        result = pool.rate_rows(own, rows, waves.bounds, offsets[chosen], cores or self._cores)
-        return Rated(chosen, own, pool, pool.rule, rows, result)
+        return rate_together(pool, own, chosen, offsets[chosen], cores or self._cores)
+
+
+def rate_together(
+    pool: Pool, rounds: RoundBatch, numbers: Ints, offsets: Ints, cores: Cores = ONE_CORE
+) -> Rated:
+    """Rate R rounds of a pool's ladder, at these (R,) offsets. `numbers` (R,) become the `chosen`
+    of the result."""
+    rows = pool.rows(rounds.names)
+    order, rounds, rows, waves = in_waves(rounds, rows, len(pool))
+    result = pool.rate_rows(rounds, rows, waves, offsets[order], cores)
+    return Rated(numbers[order], rounds, pool, pool.rule, rows, result)

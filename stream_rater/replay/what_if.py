@@ -21,8 +21,8 @@ from stream_rater.rating.wins import Believed
 from stream_rater.replay.edited_log import batches_of
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import verdicts_of_log
-from stream_rater.replay.pool import ONE_WAVE, Pool
-from stream_rater.replay.sequential import Rated, Replay
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.sequential import Rated, Replay, rate_together
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
@@ -81,10 +81,8 @@ def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
     now = edits.edited(round_, NOT_YET)
     if now is None or not OneRound(now).is_informative(skip_all_tied=pool.rating.skip_all_tied):
         return None
-    copy = pool.part(now.names)
-    rows = copy.rows(now.names)
-    result = copy.rate_rows(now, rows, ONE_WAVE, np.zeros(1, np.int64))
-    return Rated(np.zeros(1, np.int64), now, copy, copy.rule, rows, result)
+    first = np.zeros(1, np.int64)
+    return rate_together(pool.part(now.names), now, first, first)
 
 
 def rate_future_round(

@@ -45,7 +45,7 @@ class RoundBatch(Ragged, gc=False):
     """
 
     per_entry: ClassVar = ("place", "members", "seat", "score")
-    per_player: ClassVar = ("share", "names")
+    per_player: ClassVar[tuple[str, ...]] = ("share", "names")
     optional: ClassVar = {"seat": NO_SEAT, "score": math.nan}
 
     heads: Sequence[Round]

@@ -29,8 +29,9 @@ class Ragged(msgspec.Struct, gc=False):
 
     A column is an array, a StringColumn, another Ragged with the same rounds, or else a list. It
     has a value for each entry if `per_entry` names it, for each player if `per_player` names it,
-    and otherwise for each round. A StringColumn may be empty if its values are not needed. An array
-    that `optional` names is empty if all of its values would be the one that stands there.
+    and otherwise for each round. A StringColumn or a list may be empty if its values are not
+    needed. An array that `optional` names is empty if all of its values would be the one that
+    stands there.
 
     A subclass has a column `sizes` or a property of that name: (R,) the number of players of each
     round. If it has columns by entry, it also has `entries`: (R,) the number of entries of each
@@ -96,7 +97,11 @@ def concat(some):
     return cls({concat})
 """
 
-_LIST = "[*map(self.{0}.__getitem__, {1}.tolist())]", "self.{0}[{1}0:{1}1]", "[*chain(*{2})]"
+_LIST = (
+    "[*map(self.{0}.__getitem__, {1}.tolist())] if len(self.{0}) else self.{0}",
+    "self.{0}[{1}0:{1}1]",
+    "[*chain(*{2})]",
+)
 _ARRAY = "self.{0}[{1}]", "self.{0}[{1}0:{1}1]", "join({2})"
 _OPTIONAL = (
     "self.{0}[{1}] if len(self.{0}) else self.{0}",

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import ANY_LADDER, Ladders, any_ladder
 from stream_rater.contract.record import Player, Record
 from stream_rater.evaluation.evaluation import Contender, evaluate
 from stream_rater.evaluation.season import Session, before, sessions_of
 from stream_rater.operations import corrected_rebuild
-from stream_rater.operations.bulk_replay import BulkReplay
-from stream_rater.operations.bulk_waves import SeedWave
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record as belief_record
@@ -28,6 +28,7 @@ from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.replay.pool import BeliefTable, SeedOutcome
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
 from tests.benchmarks.lab.game import singly
@@ -193,14 +194,15 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
         *(a_seed(i, *(f"p{i}-{k}" for k in range(40))) for i in range(10)),
         a_round(10, "p3-3", "p4-4"), a_seed(11, "p3-3", "x", "y"), a_round(12, "x", "p5-5"),
     ])  # fmt: skip
-    original = BulkReplay.seed
+    original = BeliefTable.give
 
-    def counted(self: BulkReplay, wave: SeedWave) -> None:
-        calls.append(len(wave.rows))
-        original(self, wave)
+    def counted(self: BeliefTable, rule: Any, rows: Ints, *more: Any, **named: Any) -> SeedOutcome:
+        calls.append(len(rows))
+        return original(self, rule, rows, *more, **named)
 
-    monkeypatch.setattr(BulkReplay, "seed", counted)
-    found = rebuilt(log, ANY_LADDER, NOTHING, cutoff_of({}, len(log)), 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(BeliefTable, "give", counted)
+        found = rebuilt(log, ANY_LADDER, NOTHING, cutoff_of({}, len(log)), 100)
     assert found == replayed(log, ANY_LADDER, NOTHING)
     assert calls == [402, 1]
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 from unittest.mock import DEFAULT, Mock, patch
 
 import msgspec
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from stream_rater.adapters.memory import Store
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
@@ -20,9 +20,6 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import DEFAULT_RATING, any_ladder
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import rebuild
-from stream_rater.operations import rebuild_store as module
-from stream_rater.operations.bulk_replay import BulkReplay
-from stream_rater.operations.bulk_waves import BulkWave
 from stream_rater.operations.cutoff import Cutoff, Misplaced, Offsets
 from stream_rater.operations.lost_rounds import reached
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
@@ -330,16 +327,13 @@ def evidence_of(offset: int) -> Part:
     """The part of one of the rounds, as the replay estimates it."""
     seen, known = dict[int, Part](), Cutoff({0: 0}, {0: 101}, 1)
 
-    class Watched(BulkReplay):
-        def rate(self, wave: BulkWave, config: Any, started: Any = ()) -> Evidence:
-            found = super().rate(wave, config, started)
-            names = [name for _, name in known.players.at(wave.rows)]
-            for at in set(wave.offsets.tolist()):
-                own = np.flatnonzero(wave.offsets == at)
-                seen[at] = replace(part((at, [names[i] for i in own])), evidence=found[own])
-            return found
+    def watched(rows: Ints, offsets: Ints, evidence: Evidence) -> None:
+        names = [name for _, name in known.players.at(rows)]
+        for at in set(offsets.tolist()):
+            own = np.flatnonzero(offsets == at)
+            seen[at] = replace(part((at, [names[i] for i in own])), evidence=evidence[own])
 
-    with patch.object(module, "BulkReplay", Watched):
+    with patch.object(known.proof, "compare", watched):
         work = Rebuild(LADDERS, 10, 1, known)
         work.feed(ROUNDS)
         list(work.beliefs())

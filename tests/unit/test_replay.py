@@ -39,7 +39,7 @@ from tests.builders.cases import cases
 from tests.builders.lines import FailingRecords, ListedRecords, a_record, a_seed
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
-from tests.unit.test_bulk_replay import OTHER, a_round
+from tests.unit.test_waves import OTHER, a_round
 from tests.waits import HANGS_S
 
 

@@ -20,7 +20,7 @@ from stream_rater.rating.stages import rule_of
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from tests.builders.machines import CONFIG, SHARDS, pending_of
-from tests.unit.test_bulk_replay import OTHER, a_round
+from tests.unit.test_waves import OTHER, a_round
 
 LADDERS = Ladders(
     ladders={

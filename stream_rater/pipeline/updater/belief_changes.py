@@ -139,9 +139,7 @@ def _seeded(cause: str, rows: Rows, records: RecordColumn) -> Beliefs:
         header = seasons.seeded(rule, mu, sigma, rounds.astype(np.int64), rows.time, rows.offset)
         return Beliefs(header, np.zeros((len(rows), 1), np.int64))
     beliefs = record.decode(records, rule.kept + 1, rule.initial_mu, rule.initial_sigma)
-    for offset in np.unique(rows.offset).tolist():
-        own: Ints = np.flatnonzero(rows.offset == offset)
-        seasons.reset(rule, beliefs, own, mu[own], sigma[own], offset)
+    seasons.reset(rule, beliefs, np.arange(len(rows)), mu, sigma, rows.offset)
     return beliefs
 
 

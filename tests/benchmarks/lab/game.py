@@ -10,10 +10,10 @@ from msgspec import structs
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.events import Round
 from stream_rater.evaluation.evaluation import trained
-from stream_rater.evaluation.season import BLOCK_ROUNDS, NO_NAMES, Session, before, dealt, split
+from stream_rater.evaluation.season import BLOCK_ROUNDS, Session, before, dealt, split
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
 from stream_rater.replay.pool import ONE_WAVE
-from stream_rater.rounds.batch import NO_SCORES, NO_SEATS, RoundBatch
+from stream_rater.rounds.batch import NO_ROUNDS, NO_SCORES, NO_SEATS, RoundBatch
 
 
 def singly(sessions: Iterable[Session]) -> list[Session]:
@@ -172,6 +172,6 @@ def session(rows: Ints, players: int, number: int) -> Session:
         place=np.arange(1, entries + 1, dtype=np.int32),
         members=np.ones(entries, np.int64),
         share=np.ones(entries),
-        names=NO_NAMES,
+        names=NO_ROUNDS.names,
     )
     return Session("synthetic", players, rows, rounds, ONE_WAVE, np.array([number]))

@@ -7,11 +7,9 @@ import numpy as np
 
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Record
-from stream_rater.operations.bulk_replay import PlayerTable
-from stream_rater.operations.bulk_waves import Arranger, BulkRounds, BulkWave
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.replay.edited_log import LoggedRounds
-from stream_rater.replay.pool import depths
+from stream_rater.replay.player_index import PlayerTable
+from stream_rater.replay.waves import DueRounds, DueWaves, arranged, depths
 from stream_rater.rounds.batch import RoundBatch
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
@@ -57,39 +55,32 @@ def test_as_early_as_may_be() -> None:
 
 def test_waves() -> None:
     """All rounds of a wave have the same parameters, and so have successive waves in one call."""
-    waves = arranged(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
+    waves = arranged_games(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
     assert [wave.rounds.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
-    assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]
+    assert [wave.rounds.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]
     assert [wave.waves.tolist() for wave in waves] == [[0, 2], [0, 1], [0, 1]]
     assert waves[0].offsets.tolist() == [0, 0, 1, 1]
     games = ["ab", "ef", "bc", "cd", "fg"]
-    (whole,) = arranged(games, together=True)
+    (whole,) = arranged_games(games, together=True)
     assert whole.rounds.offset.tolist() == [0, 1, 2, 4, 3]
     assert whole.waves.tolist() == [0, 2, 4, 5]
-    one, other = arranged(games, kind=[0, 1, 0, 0, 1], ladder=[3, 7, 3, 3, 7], together=True)
+    one, other = arranged_games(games, kind=[0, 1, 0, 0, 1], ladder=[3, 7, 3, 3, 7], together=True)
     assert one.rounds.offset.tolist() == [0, 2, 3] and one.waves.tolist() == [0, 1, 2, 3]
     assert other.rounds.offset.tolist() == [1, 4] and other.waves.tolist() == [0, 1, 2]
-    changed = arranged(games, kind=[0, 0, 0, 1, 1], together=True)
+    changed = arranged_games(games, kind=[0, 0, 0, 1, 1], together=True)
     assert [wave.rounds.offset.tolist() for wave in changed] == [[0, 1, 2], [4, 3]]
     assert [wave.waves.tolist() for wave in changed] == [[0, 2, 3], [0, 1, 2]]
-    back = arranged(["ab", "bc", "cd"], kind=[1, 0, 1], together=True)
+    back = arranged_games(["ab", "bc", "cd"], kind=[1, 0, 1], together=True)
     assert [wave.rounds.offset.tolist() for wave in back] == [[0], [1], [2]]
 
 
-def arranged(
+def arranged_games(
     games: Sequence[str], *, kind: Sequence[int] = (0,), ladder: Sequence[int] = (0,),
     together: bool = False,
-) -> list[BulkWave]:  # fmt: skip
+) -> list[DueWaves]:  # fmt: skip
     """Rounds of two players each, arranged in waves."""
     rounds = RoundBatch.concat([read(CONFIG, *ranked([1, 2], who)).batch for who in games])
     offset, zeros = np.arange(len(games)), np.zeros(len(games), np.int64)
     rows = np.array([ord(each) - ord("a") for each in "".join(games)])
-    no = np.zeros(len(rows), np.bool_)
-    found = BulkRounds.of(
-        LoggedRounds(rounds, zeros, offset), zeros + kind, zeros + ladder, rows, no, no
-    )
-    waves = []
-    for each in Arranger().waves([found], together=together):
-        assert isinstance(each, BulkWave)
-        waves.append(each)
-    return waves
+    found = DueRounds.of(rounds, zeros + kind, zeros + ladder, offset, rows)
+    return arranged([found], np.zeros(26, np.int64), together=together)
