@@ -51,7 +51,7 @@ def winner(config: RatingConfig, players: int) -> float:
     """The winner's mu after one round of `players` newcomers without ties."""
     pool = Pool(config)
     pool.rate(read(config, *ranked(range(1, players + 1))), 0)
-    return pool.mu(0)
+    return float(pool.headers(np.arange(1))["mu"][0])
 
 
 class Season:

@@ -23,13 +23,12 @@ from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.waves import in_waves
-from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch, of_entries
+from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.ragged import rows_of
 from stream_rater.rounds.validation import Invalid
 
 BLOCK_BYTES = 2**20  # The most bytes of the records that are read as one block.
-BLOCK_ROUNDS = 1000  # The number of synthetic rounds that are joined into one block.
 
 
 class SeededRows(NamedTuple):
@@ -163,53 +162,3 @@ def before(sessions: Iterable[Session], number: int) -> list[Session]:
         session if len(rounds) == len(session.rounds) else session.take(rounds)
         for session, rounds in chosen if len(rounds)
     ]  # fmt: skip
-
-
-def split(session: Session, size: int, rng: np.random.Generator) -> Session:
-    """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
-    Entries keep their order (paper, section 6.5). A remainder of fewer than two entries is dropped.
-    The parts of a round have its number. A round with teams cannot be split: it fails an
-    assertion."""
-
-    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
-        for first in range(0, len(dealt), size):
-            chosen = np.sort(dealt[first : first + size])
-            if len(chosen) >= 2:
-                yield chosen, _with_entries(whole, chosen)
-
-    return dealt(session, deal, rng)
-
-
-Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
-"""Takes a round without teams, and its entries in random order. Yields, for each new round, its
-entries and the round."""
-
-
-def dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
-    """A copy of a session whose rounds are replaced by those that `deal` makes of them."""
-    rows, rounds, start, parts = [], [], 0, [0]
-    for each in session.rounds:
-        whole = each.batch
-        entries = len(whole.place)
-        assert entries == len(whole.share), "a round with teams cannot be dealt"
-        for chosen, made in deal(whole, rng.permutation(entries)):
-            rows.append(session.rows[start + chosen])
-            rounds.append(made)
-        start += entries
-        parts.append(len(rounds))
-    ends = np.array(parts)  # round r became the rounds parts[r] : parts[r + 1]
-    return replace(
-        session, rows=np.concatenate(rows) if rows else session.rows[:0],
-        rounds=RoundBatch.concat(rounds) if rounds else session.rounds.slice(0, 0),
-        waves=np.unique(ends[session.waves]), numbers=np.repeat(session.numbers, np.diff(ends)),
-    )  # fmt: skip
-
-
-def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
-    """A round without teams and names, reduced to these entries."""
-    size = np.array([len(entries)])
-    return structs.replace(
-        whole, entries=size, sizes=size, place=whole.place[entries],
-        members=whole.members[entries], share=whole.share[entries],
-        seat=of_entries(whole.seat, entries), score=of_entries(whole.score, entries),
-    )  # fmt: skip

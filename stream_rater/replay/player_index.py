@@ -148,11 +148,6 @@ class PlayerIndex:
         """The names of these rows. Names that are entered later do not change the result."""
         return StringColumn(self._names, self._starts[rows], self._starts[rows + 1])
 
-    def truncate(self, count: int) -> None:
-        """Forget all names but the first `count`."""
-        self._count = count
-        self._fill_slots(len(self._slots))
-
     def find(self, name: str) -> int | None:
         """The row of a name; None if it is unknown."""
         text = StringColumn.of([name])

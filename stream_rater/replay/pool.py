@@ -294,10 +294,6 @@ class Pool(BeliefTable):
         """Apply a seed or a reset, as `seed` does. `rows` (n,) are the rows of its players."""
         return self.give(self.rule, rows, given_by(seed), is_reset=seed.is_reset)
 
-    def mu(self, row: int) -> float:
-        """The rating of the player in this row."""
-        return float(self._beliefs.header["mu"][row])
-
     def find(self, player: str) -> int | None:
         """The row of a player; None if there is no such player."""
         return self._index.find(player)

@@ -16,12 +16,12 @@ from stream_rater.evaluation.comparison import compare
 from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, trained
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS, Evaluation
 from stream_rater.evaluation.proposal import propose
-from stream_rater.evaluation.season import Session, split
+from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import WEIGHTS, alike, counted, draws_in
 from stream_rater.evaluation.sides import calibrated, own_run, scores_of
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Elo, EloMMR, Glicko, RatingConfig, Topcoder, TrueSkill
-from tests.benchmarks.lab.game import Kind, in_blocks, season, singly
+from tests.benchmarks.lab.game import Kind, in_blocks, season, singly, split
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done
 from tests.rounds import as_json, day, event, ranked

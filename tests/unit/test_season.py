@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.strings import StringColumn
-from stream_rater.evaluation.season import Session, before, sessions_of, split
+from stream_rater.evaluation.season import Session, before, sessions_of
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.player_index import PlayerIndex, _same
-from tests.benchmarks.lab.game import Kind, season, singly
+from tests.benchmarks.lab.game import Kind, season, singly, split
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
@@ -35,17 +35,15 @@ def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
         assert _same(data, 1, 4, data, 4, 4 + len(other)) is (other == b"ann")
 
 
-def test_a_roll_grows_and_forgets_who_came_last() -> None:
-    """Asking adds nobody. The rows of who is forgotten are given to others."""
+def test_a_roll_grows() -> None:
+    """Asking adds nobody."""
     roll = PlayerIndex()
     names = [f"player-{i}" for i in range(20_000)]
     assert roll.rows(StringColumn.of(names[:3])).tolist() == [0, 1, 2]
     roll.rows(StringColumn.of(names))
     assert roll.find("stranger") is None and len(roll) == 20_000
     assert roll.rows(StringColumn.of(names[::-1])).tolist() == list(range(20_000))[::-1]
-    roll.truncate(2)
-    assert (roll.find(names[1]), roll.find(names[2]), len(roll)) == (1, None, 2)
-    assert roll.rows(StringColumn.of(["stranger"])).tolist() == [2]
+    assert roll.rows(StringColumn.of(["stranger"])).tolist() == [20_000]
 
 
 def test_sessions_are_valid_rounds_with_rows_for_names() -> None:

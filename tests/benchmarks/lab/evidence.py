@@ -18,7 +18,7 @@ from stream_rater.evaluation.comparison import outcomes_alike, warm
 from stream_rater.evaluation.evaluation import MOST_SIDES, SeasonScores, evaluate, trained
 from stream_rater.evaluation.fits import Fit, OwnSystem
 from stream_rater.evaluation.measures import Difference
-from stream_rater.evaluation.season import Session, before, split
+from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.shared_scores import Counted, counted
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import at_ends, search
@@ -26,7 +26,7 @@ from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import NO_SCORES, NO_SEATS
 from tests.benchmarks.lab import game
-from tests.benchmarks.lab.game import Kind, in_blocks, singly
+from tests.benchmarks.lab.game import Kind, in_blocks, singly, split
 from tests.benchmarks.lab.timing import timed
 
 HONEST, FARMED, HARVEST = 45, 45, 15
@@ -107,7 +107,7 @@ def _played(
             each.apply(pool)
         pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
         if took_part:
-            rating = pool.mu(row)
+            rating = float(pool.headers(np.array([row]))["mu"][0])
         yield session, rating if took_part else None
 
 

@@ -1,7 +1,7 @@
 """Games: seasons of rounds, unchanged or cut into other rounds, and the end of the first part."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +10,12 @@ from msgspec import structs
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.events import Round
 from stream_rater.evaluation.evaluation import trained
-from stream_rater.evaluation.season import BLOCK_ROUNDS, Session, before, dealt, split
+from stream_rater.evaluation.season import Session, before
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
 from stream_rater.replay.pool import ONE_WAVE
-from stream_rater.rounds.batch import NO_ROUNDS, NO_SCORES, NO_SEATS, RoundBatch
+from stream_rater.rounds.batch import NO_ROUNDS, NO_SCORES, NO_SEATS, RoundBatch, of_entries
+
+BLOCK_ROUNDS = 1000  # The number of synthetic rounds that are joined into one block.
 
 
 def singly(sessions: Iterable[Session]) -> list[Session]:
@@ -44,6 +46,56 @@ def _joined(sessions: Sequence[Session]) -> Session:
         sessions[-1].ladder, sessions[-1].players, np.concatenate([each.rows for each in sessions]),
         RoundBatch.concat([each.rounds for each in sessions]),
         np.concatenate([each.numbers for each in sessions]),
+    )  # fmt: skip
+
+
+def split(session: Session, size: int, rng: np.random.Generator) -> Session:
+    """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
+    Entries keep their order (paper, section 6.5). A remainder of fewer than two entries is dropped.
+    The parts of a round have its number. A round with teams cannot be split: it fails an
+    assertion."""
+
+    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
+        for first in range(0, len(dealt), size):
+            chosen = np.sort(dealt[first : first + size])
+            if len(chosen) >= 2:
+                yield chosen, _with_entries(whole, chosen)
+
+    return dealt(session, deal, rng)
+
+
+Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
+"""Takes a round without teams, and its entries in random order. Yields, for each new round, its
+entries and the round."""
+
+
+def dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
+    """A copy of a session whose rounds are replaced by those that `deal` makes of them."""
+    rows, rounds, start, parts = [], [], 0, [0]
+    for each in session.rounds:
+        whole = each.batch
+        entries = len(whole.place)
+        assert entries == len(whole.share), "a round with teams cannot be dealt"
+        for chosen, made in deal(whole, rng.permutation(entries)):
+            rows.append(session.rows[start + chosen])
+            rounds.append(made)
+        start += entries
+        parts.append(len(rounds))
+    ends = np.array(parts)  # round r became the rounds parts[r] : parts[r + 1]
+    return replace(
+        session, rows=np.concatenate(rows) if rows else session.rows[:0],
+        rounds=RoundBatch.concat(rounds) if rounds else session.rounds.slice(0, 0),
+        waves=np.unique(ends[session.waves]), numbers=np.repeat(session.numbers, np.diff(ends)),
+    )  # fmt: skip
+
+
+def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
+    """A round without teams and names, reduced to these entries."""
+    size = np.array([len(entries)])
+    return structs.replace(
+        whole, entries=size, sizes=size, place=whole.place[entries],
+        members=whole.members[entries], share=whole.share[entries],
+        seat=of_entries(whole.seat, entries), score=of_entries(whole.score, entries),
     )  # fmt: skip
 
 
