@@ -18,7 +18,7 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
+from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts, batches_of
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import Pool
@@ -111,7 +111,7 @@ def sessions_of(
     players, number = {} if players is None else players, 0
     log = EditedLog(ANY_LADDER, window, verdicts=verdicts, validator=validator)
     seeds: dict[str, list[SeededRows]] = {}
-    for batch in log.batches(records, BLOCK_BYTES):
+    for batch in map(log.read, batches_of(records, BLOCK_BYTES)):
         for record, invalid in batch.rejected:
             reject(record.offset, invalid)
         for reported in batch.seeds:

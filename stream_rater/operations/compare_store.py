@@ -115,7 +115,7 @@ def compare(
             advance(len(expected))
     for ladder, names in replayed.without_rounds():
         left = _stored(ladder, StringColumn.of(names), shards, read)
-        _compare(verdict, ladder, (), left.present(), None)
+        _compare(verdict, ladder, (), left, None)
     return verdict
 
 
@@ -127,7 +127,7 @@ class _Replayed:
         cores: Cores, only: Collection[str] | None,
     ) -> None:  # fmt: skip
         self.replay = sequential.Replay(ladders, window, partitions, verdicts, cores=cores)
-        self._arguments = ladders, window, partitions, cores
+        self._cores = cores
         self._only = None if only is None else frozenset(only)
         self.verdict = Verdict()
         self.corrected: dict[str, set[int]] = {}
@@ -141,7 +141,7 @@ class _Replayed:
     def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
         """Replay the log. `advance` gets the size of each batch. Raises MissingVerdicts."""
         edited = self.replay.log
-        with log.validated(edited.validator, *self._arguments) as batches:
+        with log.validated(edited.validator, self._cores) as batches:
             for batch in batches:
                 rejected = list[tuple[Record, validation.Invalid]]()
                 for each in edited.accepted(batch, rejected):
@@ -220,12 +220,6 @@ class StoredBeliefs(NamedTuple):
     names: StringColumn  # (n,) the players, in this order.
     records: list[bytes | None]  # (n,) their records; None where there is none.
 
-    def present(self) -> "StoredBeliefs":
-        """Those of the players who have a record."""
-        own = np.array([i for i, data in enumerate(self.records) if data], np.int64)
-        records = [self.records[i] for i in own.tolist()]
-        return StoredBeliefs(self.order[own], self.names.take(own), records)
-
 
 def _stored(ladder: str, names: StringColumn, shards: int, read: Read) -> StoredBeliefs:
     """The records in the store of these players, in the order of the shards."""
@@ -249,7 +243,7 @@ def _compare(
     """Compare some beliefs with `expected`, those of the replay, and add the result to the verdict.
     None: the replay has no belief of these players."""
     found = stored.records
-    verdict.beliefs += len(found)
+    verdict.beliefs += len(found) - (found.count(None) if expected is None else 0)
     due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected
     if found == due:
         return

@@ -23,7 +23,7 @@ from stream_rater.operations import input_file
 from stream_rater.places import is_data_file
 from stream_rater.rating import seasons, stages
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import EditedLog, Verdicts, records_of
+from stream_rater.replay.edited_log import EditedLog, Verdicts, batches_of, records_of
 from stream_rater.replay.files import STANDARD_INPUT
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
@@ -181,7 +181,7 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
     with input_file.file_failures():
         table, mistakes, refused = file.table(), file.mistakes, set[int]()
         log = EditedLog(ladders_of_environment({}), Settings().duplicate_window)
-        for batch in log.batches(records_of(table.lines())):
+        for batch in map(log.read, batches_of(records_of(table.lines()))):
             mistakes.add_all(batch)
             refused.update(record.offset for record, _ in batch.rejected)
         lines = (line for i, line in enumerate(table.lines()) if i not in refused)

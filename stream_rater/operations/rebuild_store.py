@@ -83,7 +83,6 @@ class Rebuild:
         """`verdicts`: those on applied corrections; without them a log with corrections raises
         MissingVerdicts. `traces`: restores the values that these corrections left in beliefs."""
         self._log = edited_log.EditedLog(ladders, window, partitions, verdicts)
-        self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[Kind, int] = {}
         """The number of each kind."""
@@ -106,7 +105,7 @@ class Rebuild:
 
     def run(self, log: LogReader, advance: Callable[[int], None] = lambda _: None) -> None:
         """Rate all records of a log. `advance` gets each batch's size. Raises MissingVerdicts."""
-        with log.validated(self._log.validator, *self._arguments, self._cores) as batches:
+        with log.validated(self._log.validator, self._cores) as batches:
             for each in batches:
                 self.feed(each)
                 advance(each.count)
@@ -204,7 +203,7 @@ class Rebuild:
         for wave in arranged(self._waiting, self._latest, together=not has_late):
             if has_late:
                 self._save(wave.rounds)
-            self._apply(wave, kinds[wave.kind])
+            self._apply(wave, kinds[wave.rounds.kind[0]])
         self._waiting, self._players = [], 0
 
     def _apply(self, wave: DueWaves, kind: Kind) -> None:
@@ -219,7 +218,8 @@ class Rebuild:
             kind.rating, rule, rounds, rounds.rows, wave.waves, rounds.offset, self._cores
         )
         if self._traces is None:  # a correction may edit a round after its parts were sent
-            self._cutoff.proof.compare(rounds.rows, wave.offsets, found.evidence)
+            offsets = np.repeat(rounds.offset, rounds.sizes)
+            self._cutoff.proof.compare(rounds.rows, offsets, found.evidence)
 
     def _save(self, rounds: DueRounds) -> None:
         """Save the beliefs of players whose round or seed here is after their cut-off."""

@@ -4,16 +4,16 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.places.checks import disagreement
 from stream_rater.places.port import Place
-from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
@@ -81,20 +81,17 @@ class LiveBeliefs:
                 f"the ladders file does not rate {ladder!r} yet: `from_offset` lies ahead"
             )
         edits = self._edits.of(ladder, self._ladder_log.corrections).last
-        empty_pool = Pool(terms.rating, edits.started)
-        known = KnownBeliefs(
-            ladder, empty_pool, edits, int(time.time()) if time_s is None else time_s
-        )
+        pool = Pool(terms.rating, edits.started)
+        known = KnownBeliefs(ladder, pool, edits, int(time.time()) if time_s is None else time_s)
         names = sorted(set(playing_as(players, known).values()))
         records = self._records(ladder, names)
-        found = [name for name in names if records[name] is not None]
-        beliefs = record.decode([records[name] for name in found], terms.rating.kept + 1, 0.0, 1.0)
-        pool = Pool.of(terms.rating, edits.started, StringColumn.of(found), beliefs)
-        last = dict(zip(found, beliefs.header["last"].tolist(), strict=True))
+        found = {name: data for name, data in records.items() if data is not None}
+        pool.put(list(found), list(found.values()))
+        last = dict(zip(found, pool.headers(np.arange(len(pool)))["last"].tolist(), strict=True))
         for name in names:
             if last.get(name, -1) < published.get(name, -1):
                 raise StaleBeliefs(f"the belief about {name!r} is older than what was published")
-        return known._replace(pool=pool)
+        return known
 
     def started_seasons(self, ladder: str) -> list[int]:
         """The numbers of the seasons that have started on a ladder, in order."""

@@ -35,7 +35,7 @@ format 2 know no seeds."""
 
 RecordPlace = tuple[int, int]
 """The place of a correction: the offset of its record, and the offset at which it was applied."""
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """The exceptions that a decoder raises for bytes that this release did not write."""
@@ -67,7 +67,7 @@ class CheckpointHead(msgspec.Struct, frozen=True, array_like=True):
     @property
     def name(self) -> str:
         """A name that no other checkpoint of the ladder has."""
-        digest = hashlib.sha256(self.rules + _encode((self.corrections, self.last)))
+        digest = hashlib.sha256(self.rules + encode((self.corrections, self.last)))
         return f"{self.offset}-{digest.hexdigest()[:16]}"
 
     def read_from(self, window: int) -> int:
@@ -94,7 +94,7 @@ def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
     limits = msgspec.to_builtins(ladders.limits, order="deterministic")
     rules = (FORMAT, ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
-    return hashlib.sha256(_encode(rules)).digest()
+    return hashlib.sha256(encode(rules)).digest()
 
 
 def heads_in(kept: Mapping[str, bytes]) -> list[CheckpointHead]:
@@ -104,11 +104,6 @@ def heads_in(kept: Mapping[str, bytes]) -> list[CheckpointHead]:
         with suppress(*UNREADABLE):
             found.append(msgspec.msgpack.decode(data, type=CheckpointHead))
     return sorted(found, key=lambda head: head.offset, reverse=True)
-
-
-def encode(head: CheckpointHead) -> bytes:
-    """Encode a head for the store."""
-    return _encode(head)
 
 
 def superfluous(heads: Sequence[CheckpointHead], end: int) -> list[CheckpointHead]:
@@ -167,15 +162,11 @@ class IdFilter:
         self._unmerged_count = 0
         """The number of hashes in `_unmerged`."""
 
-    def add(self, rounds: batch.RoundBatch) -> None:
-        """Add the ids of rounds and of the players in them."""
-        self._add(_hashes(StringColumn.of([head.round_id for head in rounds.heads]), ROUNDS))
-        self._add(_hashes(rounds.names, PLAYERS))
-
-    def add_seed(self, seed: Seed) -> None:
-        """Add the id of a seed or a reset, and those of its players."""
-        self._add(_hashes(StringColumn.of([seed.round_id]), ROUNDS))
-        self._add(_hashes(seed.names, PLAYERS))
+    def add(self, of: batch.RoundBatch | Seed) -> None:
+        """Add the ids of rounds, or that of a seed or a reset, and those of their players."""
+        heads = of.heads if isinstance(of, batch.RoundBatch) else [of.head]
+        self._add(_hashes(StringColumn.of([head.round_id for head in heads]), ROUNDS))
+        self._add(_hashes(of.names, PLAYERS))
 
     def _add(self, hashes: Hashes) -> None:
         self._unmerged.append(hashes)
@@ -250,7 +241,7 @@ def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
     names = pool.names
     for first in range(0, len(rows), PLAYERS_PER_PIECE):
         own_rows = rows[first : first + PLAYERS_PER_PIECE]
-        yield _encode((names.take(own_rows).texts(), pool.records(own_rows)))
+        yield encode((names.take(own_rows).texts(), pool.records(own_rows)))
 
 
 def number_of_pieces(players: int) -> int:
@@ -260,7 +251,7 @@ def number_of_pieces(players: int) -> int:
 
 def encoded_ids(ids: IdFilter) -> list[bytes]:
     """Encode the ids that may be in a checkpoint's rounds, in pieces."""
-    return [_encode(piece) for piece in ids.pieces()]
+    return [encode(piece) for piece in ids.pieces()]
 
 
 def ids_of(pieces: Iterable[bytes]) -> IdFilter:

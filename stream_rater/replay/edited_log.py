@@ -155,6 +155,7 @@ class RecordValidator:
     partition. The log has `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
+        self.arguments = ladders, window, partitions
         self.round_decoder = decoder.RoundDecoder(ladders, partitions)
         self._ladders, self._partitions, self._window = ladders, partitions, window
         self._duplicates: dict[int, DuplicateWindow] = {}
@@ -233,13 +234,6 @@ class EditedLog:
         self._has_verdicts = verdicts is not None
         self.verdicts = verdicts or NO_VERDICTS
         self._edits_rounds = self.verdicts.change_rounds
-
-    def batches(
-        self, records: Iterable[Record], most_bytes: int = BATCH_BYTES
-    ) -> Iterator[LogBatch]:
-        """Read a whole log in batches of records (`batches_of`). Raises MissingVerdicts."""
-        for batch in batches_of(records, most_bytes):
-            yield self.read(batch)
 
     def read(self, records: Sequence[Record] | ValidRecords) -> LogBatch:
         """Validate the next records, unless they are. Raises MissingVerdicts at a correction."""

@@ -32,6 +32,7 @@ import numpy as np
 
 from stream_rater.columns import ranges, strings
 from stream_rater.columns.arrays import Flags, Hashes, Ints
+from stream_rater.contract.corrections import SeasonStarted
 from stream_rater.rating.parameters import Season
 from stream_rater.rounds import validation
 from stream_rater.rounds.batch import RoundBatch, of_entries
@@ -50,13 +51,10 @@ class EntryEdit(NamedTuple):
     player: str  # The player who owns the entries.
     removed: tuple[Span, ...] = ()  # The spans of time in which rounds lose the entries.
 
-    def is_removed(self, time: int) -> bool:
-        """Whether an entry is removed from a round that was completed at this Unix time."""
-        return any(span.has(time) for span in self.removed)
-
-    def is_unseeded(self, time: int) -> bool:
-        """Whether a row is removed from a seed or a reset of this time (Unix seconds)."""
-        return any(span.seeds and span.has(time) for span in self.removed)
+    def is_removed(self, time: int, *, seeds: bool = False) -> bool:
+        """Whether an entry is removed from a round that was completed at this Unix time. With
+        `seeds`: whether a row is removed from a seed or a reset of this time."""
+        return any(span.has(time) for span in self.removed if span.seeds or not seeds)
 
 
 class EntryEdits:
@@ -151,6 +149,23 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
                 self._found[name] = found
         return found
 
+    def players_of(
+        self, names: Sequence[str], time: int, *, seeds: bool = False
+    ) -> list[str | None]:
+        """The owner of each entry of a round that was completed at `time` (Unix seconds). `names`
+        are the reported names of the entries. None for a removed entry. With `seeds`, the names and
+        the time are those of a seed or a reset."""
+        now: list[str | None] = []
+        for name in names:
+            edit = self.of(name)
+            now.append(None if edit.is_removed(time, seeds=seeds) else edit.player)
+        stays: dict[str, str] = {}
+        for name, player in zip(names, now, strict=True):
+            if player is not None:
+                stays[player] = min(stays.get(player, name), name, key=lambda n: (n != player, n))
+        both = zip(names, now, strict=True)
+        return [own if own is None or stays[own] == name else None for name, own in both]
+
     def _collect(self, name: str) -> EntryEdit:
         """Collect the edit of a name. From a merge on, the changes of `into` apply to it, too."""
         player, since, removed = name, 0, list[Span]()
@@ -209,6 +224,11 @@ class StartedSeason(NamedTuple):
     offset: int  # The offset of its record. The season holds for the rounds after it.
     season: Season
 
+    @classmethod
+    def of(cls, started: SeasonStarted, offset: int) -> "StartedSeason":
+        """The season that the correction at this offset starts."""
+        return cls(offset, Season(started.season, started.keep, started.sigma))
+
 
 @dataclass(frozen=True)
 class Edits:
@@ -263,7 +283,7 @@ class Edits:
                 amended, config_index=round_.config_index, unknown=round_.unknown
             )
         names = round_.names.texts()
-        now = self.players_of(names, int(round_.time[0]))
+        now = self.entries.players_of(names, int(round_.time[0]))
         if now == names:
             return round_
         edited = _with_owners(round_, now)
@@ -284,7 +304,7 @@ class Edits:
         if not self.entries or not self.entries.may_have(seed.names.hashes).any():
             return seed
         names = seed.names.texts()
-        now = players_of(self.entries, names, seed.time, seeds=True)
+        now = self.entries.players_of(names, seed.time, seeds=True)
         if now == names:
             return seed
         rows = np.flatnonzero([each is not None for each in now])
@@ -294,11 +314,6 @@ class Edits:
     def changes_seed(self, other: "Edits", seed: Seed) -> bool:
         """Whether a seed or a reset differs between these edits and `other`."""
         return _content(self.seed(seed)) != _content(other.seed(seed))
-
-    def players_of(self, names: Sequence[str], time: int) -> list[str | None]:
-        """The owner of each entry of a round that was completed at `time` (Unix seconds). `names`
-        are the reported names of the entries. None for a removed entry."""
-        return players_of(self.entries, names, time)
 
 
 NO_EDITS = Edits()
@@ -338,24 +353,6 @@ def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
     for i, key in enumerate(keys):
         found.setdefault(key, []).append(i)
     return {key: np.array(places, np.int64) for key, places in found.items()}
-
-
-def players_of(
-    entries: EntryEditsAt, names: Sequence[str], time: int, *, seeds: bool = False
-) -> list[str | None]:
-    """The same as `Edits.players_of`, with these entry edits. With `seeds`, the names and the time
-    are those of a seed or a reset."""
-    now: list[str | None] = []
-    for name in names:
-        edit = entries.of(name)
-        removed = edit.is_unseeded(time) if seeds else edit.is_removed(time)
-        now.append(None if removed else edit.player)
-    stays: dict[str, str] = {}
-    for name, player in zip(names, now, strict=True):
-        if player is not None:
-            stays[player] = min(stays.get(player, name), name, key=lambda n: (n != player, n))
-    both = zip(names, now, strict=True)
-    return [own if own is None or stays[own] == name else None for name, own in both]
 
 
 def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:

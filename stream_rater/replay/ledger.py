@@ -99,11 +99,6 @@ class Ledger:
         """The edits by all corrections that were accepted so far."""
         return self._corrections.edits
 
-    @property
-    def last_season(self) -> Season:
-        """The season that started last."""
-        return self._corrections.seasons[-1].season
-
     def add(self, rounds: batch.RoundBatch, offsets: arrays.Ints, partition: int) -> None:
         """Read R accepted rounds of the ladder. `offsets` (R,) are their offsets."""
         named = np.isin(rounds.names.hashes, self._hashes)
@@ -228,7 +223,7 @@ class Ledger:
         for offset, names in self._with_names_of(player, self._played):
             known = self._known[offset]
             own = sorted(names.intersection(known.names))
-            if own and player in edits.players_of(now, own, known.time):
+            if own and player in now.players_of(own, known.time):
                 yield offset, known.time
 
     def _seeds_of(self, player: str) -> Iterator[tuple[int, int]]:
@@ -236,7 +231,7 @@ class Ledger:
         now = self._corrections.entries.now()
         for offset, names in self._with_names_of(player, self._seeded):
             own = sorted(name for name in names if offset in self._seeded.get(name, ()))
-            if player in edits.players_of(now, own, self._seeds[offset], seeds=True):
+            if player in now.players_of(own, self._seeds[offset], seeds=True):
                 yield offset, self._seeds[offset]
 
     def _with_names_of(
@@ -295,8 +290,7 @@ class Ledger:
             raise Invalid("bad-season", f"season: {correction.season} does not follow {last}")
         if len(seasons) == (most := correction_records.MOST_SEASONS):
             raise Invalid("bad-season", f"season: a ladder has {most} seasons at most")
-        season = Season(correction.season, correction.keep, correction.sigma)
-        self._corrections.start(StartedSeason(offset, season))
+        self._corrections.start(StartedSeason.of(correction, offset))
 
 
 # --- all corrections of a log ---------------------------------------------------------------------
@@ -400,7 +394,7 @@ class _SecondPass:
         try:
             ledger.validate(correction, record.received_s, record.offset)
             if isinstance(correction, contract.SeasonStarted):
-                self._starts[place] = correction.ladder, ledger.last_season
+                self._starts[place] = correction.ladder, StartedSeason.of(correction, at).season
             self._record_outcome(record, correction, at)
         except Invalid as invalid:
             self._rejections[place] = invalid

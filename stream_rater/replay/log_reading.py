@@ -62,9 +62,8 @@ class LogReader(NamedTuple):
 
     @contextmanager
     def validated(
-        self, validator: edited_log.RecordValidator, ladders: Ladders, window: int, partitions: int,
-        cores: Cores,
-    ) -> Iterator[Iterator[edited_log.ValidRecords]]:  # fmt: skip
+        self, validator: edited_log.RecordValidator, cores: Cores
+    ) -> Iterator[Iterator[edited_log.ValidRecords]]:
         """Within the block, all records, validated by `validator`, or by other processes that have
         validators with the same arguments. Raises Failed if such a process ends."""
         shares = _shares(self.ends, min(cores.count, MOST_PROCESSES))
@@ -72,7 +71,7 @@ class LogReader(NamedTuple):
             batches = map(validator.validated, self.source(self.ends))
             yield cores.ahead(batches, MOST_AHEAD)
             return
-        asked = [(self.source, share, ladders, window, partitions) for share in shares]
+        asked = [(self.source, share, *validator.arguments) for share in shares]
         with _readers(asked) as connections:
             received = files.prefetched(_received(connections), MOST_AHEAD)
             yield (_unpacked(each, validator.round_decoder) for each in received)

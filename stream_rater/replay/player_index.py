@@ -242,8 +242,5 @@ class PlayerTable:
         names = self._index.names(rows)
         marks = names.data[names.starts[:, np.newaxis] + np.arange(PREFIX_BYTES)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
-        return PlayerColumn(
-            self._ladder_column,
-            ladder,
-            StringColumn(names.data, names.starts + PREFIX_BYTES, names.ends),
-        )
+        own = StringColumn(names.data, names.starts + PREFIX_BYTES, names.ends)
+        return PlayerColumn(self._ladder_column, ladder, own)

@@ -33,7 +33,7 @@ class RatingResult(NamedTuple):
 
     wave: Wave
     """The input of stage 1. Each player's belief before each round was drawn by the seasons."""
-    evidence: Evidence  # (P, 3) the evidence of stage 1.
+    evidence: Evidence  # The evidence of stage 1, of each player.
     after: Posteriors  # The mu and sigma of each player after each round.
     published: Posteriors
     """The mu and sigma of each player that were published before each round: they are not drawn."""
@@ -212,25 +212,16 @@ class Pool(BeliefTable):
             newcomers(1024, capacity, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0)
         )
 
-    @classmethod
-    def of(
-        cls, rating: RatingConfig, started: tuple[Season, ...], players: StringColumn,
-        beliefs: Beliefs,
-    ) -> "Pool":  # fmt: skip
-        """Make a pool of these players, with these beliefs in the same order. `started` are the
-        seasons that have started on the ladder, in order."""
-        pool = cls(rating, started)
-        pool._beliefs = beliefs
-        pool._grow(len(beliefs) + 1, max(beliefs.factors.shape[1], pool.rule.kept) + 1)
-        pool._index.rows(players)
-        return pool
-
     def part(self, players: StringColumn) -> "Pool":
         """Copy the beliefs of these players into a new pool. Newcomers are left out; the pool adds
         them when they appear."""
         known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
-        return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
+        pool = Pool(self.rating, self.rule.seasons)
+        pool._beliefs = self.beliefs(rows)
+        pool._grow(len(rows) + 1, pool._beliefs.factors.shape[1])
+        pool._index.rows(StringColumn.of(names))
+        return pool
 
     def follow(self, rating: RatingConfig) -> None:
         """Use these parameters from now on, also for the initial beliefs of players who have not

@@ -112,24 +112,28 @@ class Replay:
         rounds, informative = self.log.informative(reported)
         places, rules = np.flatnonzero(informative), rounds.config_index
         ladders = [head.ladder for head in rounds.heads]
-        if len(places) and len(set(ladders)) == 1 and (rules == rules[0]).all():
-            return [self._rate(ladders[0], int(rules[0]), rounds, places, reported.offset)]
-        keys = ((ladders[i], int(rules[i])) for i in places.tolist())
+        ratings = self.log.validator.round_decoder.ratings
         groups = dict[str, list[tuple[int, Ints]]]()
-        for (ladder, rule), group in edits.indices_by(keys).items():
-            groups.setdefault(ladder, []).append((rule, places[group]))
+        if len(places) and len(set(ladders)) == 1 and (rules == rules[0]).all():
+            groups[ladders[0]] = [(int(rules[0]), places)]
+        else:
+            keys = ((ladders[i], int(rules[i])) for i in places.tolist())
+            for (ladder, rule), group in edits.indices_by(keys).items():
+                groups.setdefault(ladder, []).append((rule, places[group]))
 
         def rate(ladders: Sequence[str], cores: Cores) -> list[Rated]:
-            return [
-                self._rate(ladder, rule, rounds, chosen, reported.offset, cores)
-                for ladder in ladders for rule, chosen in groups[ladder]
-            ]  # fmt: skip
+            found = list[Rated]()
+            for ladder, (rule, chosen) in ((each, one) for each in ladders for one in groups[each]):
+                own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
+                pool = self._pool(ladder, ratings[rule])
+                found.append(rate_together(pool, own, chosen, reported.offset[chosen], cores))
+            return found
 
         named, count = list(groups), min(len(groups), 2 * self._cores.count)
-        if self._cores.count == 1 or len(rounds.share) < LEAST_TOGETHER:
+        if self._cores.count == 1 or count < 2 or len(rounds.share) < LEAST_TOGETHER:
             return rate(named, self._cores)
         for ladder, ((first, _), *_) in groups.items():  # the pools stay in order of appearance
-            self._pool(ladder, self.log.validator.round_decoder.ratings[first])
+            self._pool(ladder, ratings[first])
         shares = [partial(rate, named[i::count], ONE_CORE) for i in range(count)]
         return [rated for share in self._cores.run(shares) for rated in share]
 
@@ -139,16 +143,6 @@ class Replay:
             self.pools[ladder] = Pool(rating, self._seasons.get(ladder, ()))
         self.pools[ladder].follow(rating)
         return self.pools[ladder]
-
-    def _rate(
-        self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints,
-        cores: Cores | None = None,
-    ) -> Rated:  # fmt: skip
-        """Rate the rounds with the indices `chosen`, which all have this ladder. `rule` is the
-        index of their rating configuration."""
-        pool = self._pool(ladder, self.log.validator.round_decoder.ratings[rule])
-        own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
-        return rate_together(pool, own, chosen, offsets[chosen], cores or self._cores)
 
 
 def rate_together(

@@ -8,7 +8,6 @@ player.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -122,22 +121,12 @@ class DueRounds(RoundBatch, gc=False):
 DueRounds.empty = DueRounds(*structs.astuple(NO_ROUNDS))
 
 
-@dataclass(frozen=True, slots=True)
-class DueWaves:
+class DueWaves(NamedTuple):
     """Rounds of one kind that are rated in one call, in one wave or in several. Rows of seeds or of
     resets are one wave."""
 
     rounds: DueRounds
     waves: Ints  # (W+1,) wave w has the rounds waves[w] : waves[w + 1]; they are rated in order.
-
-    @property
-    def kind(self) -> int:
-        return int(self.rounds.kind[0])
-
-    @property
-    def offsets(self) -> Ints:
-        """(P,) the offset of each player's round."""
-        return np.repeat(self.rounds.offset, self.rounds.sizes)
 
 
 def arranged(due: Sequence[DueRounds], latest: Ints, *, together: bool = False) -> list[DueWaves]:

@@ -54,7 +54,8 @@ def playing_as(players: Sequence[str], known: KnownBeliefs) -> dict[str, str]:
     """For each of these names, the player who owns its entries in a future round, after the
     ladder's corrections. Raises RemovedPlayer if corrections would remove the entry."""
     found = {}
-    for player, now in zip(players, known.edits.players_of(players, known.time_s), strict=True):
+    owners = known.edits.entries.players_of(players, known.time_s)
+    for player, now in zip(players, owners, strict=True):
         if now is None:
             raise RemovedPlayer(player, known.ladder)
         found[player] = now
@@ -107,7 +108,7 @@ def order_by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -
     """(P,) the indices of the round's players in the order of `sides`, and (P,) the index of the
     side of each, in that order. Players that corrections remove are left out."""
     given = [(player, i) for i, side in enumerate(sides) for player in side]
-    now = edits.players_of([player for player, _ in given], int(rated.rounds.time[0]))
+    now = edits.entries.players_of([player for player, _ in given], int(rated.rounds.time[0]))
     places = {who: place for place, who in enumerate(now) if who is not None}
     place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
     order = np.argsort(place)

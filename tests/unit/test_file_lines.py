@@ -172,7 +172,7 @@ def test_lines_have_the_verdicts_of_records() -> None:
             lines = [line(i) for i in range(50)] + lines
         log, validator = EditedLog(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
         accepted, rejected = list[tuple[int, str, str]](), list[tuple[int, str]]()
-        for batch in log.batches(records_of(lines), MOST_BYTES):
+        for batch in map(log.read, batches_of(records_of(lines), MOST_BYTES)):
             heads = zip(batch.rounds.offset.tolist(), batch.rounds.rounds.heads, strict=True)
             accepted += [(offset, head.ladder, head.round_id) for offset, head in heads]
             rejected += [(each.offset, str(why)) for each, why in batch.rejected]

@@ -220,7 +220,7 @@ def read_log(source: LogSource, cores: Cores) -> dict[int, list[Any]]:
     """By partition, all that was read, in a form that can be compared."""
     validator = edited_log.RecordValidator(LADDERS, WINDOW, PARTITIONS)
     found: dict[int, list[Any]] = {p: [] for p in range(PARTITIONS)}
-    with LogReader(source, ENDS).validated(validator, LADDERS, WINDOW, PARTITIONS, cores) as all_:
+    with LogReader(source, ENDS).validated(validator, cores) as all_:
         for each in all_:
             for partition, what in content_of(each, validator):
                 found[partition].append(what)

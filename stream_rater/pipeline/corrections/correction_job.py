@@ -227,17 +227,19 @@ class CorrectionJob:
         """The ladder's rounds among `batch`, which were read from these records."""
         own = batch.of_ladder(self.ladder)
         if len(own):
-            last = next(each for each in reversed(records) if each.offset == own.offset[-1])
-            self._read_so_far = self._read_so_far.read(last, own.rounds)
+            head, time = own.rounds.heads[-1], int(own.rounds.time.max())
+            self._note(records, int(own.offset[-1]), time, head.completed_at)
         return own
 
     def _is_of_ladder(self, records: Sequence[Record], seed: Seed) -> bool:
         """Whether a seed or a reset, which was read from these records, is of the ladder."""
-        if seed.ladder != self.ladder:
-            return False
-        record = next(each for each in records if each.offset == seed.offset)
-        self._read_so_far = self._read_so_far.read_seed(record, seed)
-        return True
+        if seed.ladder == self.ladder:
+            self._note(records, seed.offset, seed.time, seed.head.completed_at)
+        return seed.ladder == self.ladder
+
+    def _note(self, records: Sequence[Record], offset: int, time: int, completed_at: str) -> None:
+        last = next(each for each in reversed(records) if each.offset == offset)
+        self._read_so_far = self._read_so_far.read(last, time, completed_at)
 
     # --- the first pass ---
 
@@ -341,7 +343,7 @@ class CorrectionJob:
                 elif isinstance(each, Seed):
                     if self._is_of_ladder(batch, each):
                         if ids is not None:
-                            ids.add_seed(each)
+                            ids.add(each)
                         for replay in replays:
                             replay.seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):

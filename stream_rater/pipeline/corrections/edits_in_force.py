@@ -14,7 +14,6 @@ from stream_rater.contract import corrections
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.ports import RecordedCorrection
-from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, Version
 from stream_rater.rounds.correction_records import names_in, round_in, span_of
 
@@ -98,8 +97,8 @@ class LadderEdits:
                 self._corrections.change(correction.player, span_of(correction))
             case corrections.PlayerMerged():
                 self._corrections.change(correction.player, correction.into)
-            case corrections.SeasonStarted(season=season, keep=keep, sigma=sigma):
-                self._corrections.start(StartedSeason(at, Season(season, keep, sigma)))
+            case corrections.SeasonStarted():
+                self._corrections.start(StartedSeason.of(correction, at))
             case _:
                 return
         if self._offsets and self._offsets[-1] == at:

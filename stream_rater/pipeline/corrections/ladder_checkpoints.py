@@ -20,8 +20,6 @@ from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import CheckpointHead, IdFilter, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.correction_records import Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +147,9 @@ class ReadSoFar(NamedTuple):
     time: int = 0  # The latest of their times, in Unix seconds.
     completed_at: str = ""  # The time of the last one, as reported.
 
-    def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
-        """The summary that includes these rounds, too. `record` is that of the last round."""
-        return self._with(record, int(rounds.time.max()), rounds.heads[-1].completed_at)
-
-    def read_seed(self, record: Record, seed: Seed) -> "ReadSoFar":
-        """Return the summary that includes the seed or reset in this record, too."""
-        return self._with(record, seed.time, seed.head.completed_at)
-
-    def _with(self, record: Record, time: int, completed_at: str) -> "ReadSoFar":
+    def read(self, record: Record, time: int, completed_at: str) -> "ReadSoFar":
+        """The summary that includes the records up to this one, too. `time`: the latest of their
+        times. `completed_at`: the time of the last one, as reported."""
         place = record.offset, checksum(record.value)
         return ReadSoFar(place, max(self.time, time), completed_at)
 
