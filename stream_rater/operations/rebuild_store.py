@@ -91,9 +91,9 @@ class Rebuild:
         self._cores, self._table = cores, BeliefTable(newcomers(0, 1, 0.0, 1.0, coded=True))
         self._waiting: list[DueRounds] = []
         """The rounds that are not rated yet, and the seeds that are not applied yet."""
-        self._latest = np.zeros(0, np.int64)
-        """(row,) zeros, to arrange the rounds with."""
         self._players = 0  # The number of players in them.
+        self._latest = np.zeros(0, np.int64)
+        """(row,) zeros, to arrange them with."""
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
@@ -137,6 +137,7 @@ class Rebuild:
         self._add(DueRounds.of(own, kinds, numbers, offset, rows, self._fixed(own), late))
 
     def _add(self, due: DueRounds) -> None:
+        """Let rounds, or rows of a seed, wait until they are rated or applied."""
         self._waiting.append(due)
         self._players += len(due.rows)
 

@@ -207,6 +207,14 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
     assert calls == [402, 1]
 
 
+def test_the_first_of_two_seeds_counts() -> None:
+    """Also where both are applied at once: a seed changes no player who has a rating."""
+    log = records([a_seed(0, "a", "b"), a_seed(1, "b", "c")])
+    found = rebuilt(log, ANY_LADDER, NOTHING, cutoff_of({}, len(log)), 100)
+    assert found == replayed(log, ANY_LADDER, NOTHING)
+    assert belief_record.headers_of(list(found.values()))["last"].tolist() == [0, 0, 1]
+
+
 def test_a_reset_of_somebody_unknown_leaves_no_player() -> None:
     """Neither a replay nor a rebuild has the player afterwards."""
     reset = a_correction("player-reset", round_id="x", player="nobody", at=day(1), sigma=200.0)
