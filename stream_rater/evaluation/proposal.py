@@ -23,20 +23,11 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation import fits
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.bootstrap import difference, differences, verdict
 from stream_rater.evaluation.calibrating import Learned
 from stream_rater.evaluation.evaluation import evaluate, trained
-from stream_rater.evaluation.fits import (
-    LOG_LOSS,
-    ORDER,
-    ORDER_OF_ALL,
-    OUT_OF_RANGE,
-    Fit,
-    OwnSystem,
-    Present,
-    system_of,
-)
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, Difference, better
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.shared_scores import Counted, alike, counted
@@ -123,9 +114,9 @@ def _verdict(compared: Sequence[Compared]) -> str:
 
 
 def propose(
-    present: RatingConfig | None, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
-    train: float = TRAIN, trials: int, executor: Executor | None = None,
-    on_trial: Callable[[], None] = lambda: None,
+    present: RatingConfig | None, system: str, sessions: Sequence[Session],
+    aim: str = fits.LOG_LOSS, *, train: float = TRAIN, trials: int,
+    executor: Executor | None = None, on_trial: Callable[[], None] = lambda: None,
 ) -> TuningProposal:  # fmt: skip
     """Propose parameters of `system` for rounds that are rated by `present` now.
 
@@ -137,11 +128,11 @@ def propose(
     Raises TooFewRounds, MissingExtra without SciPy, or TrialsFailed if the executor fails.
     """
     first = trained(sum(len(each.rounds) for each in sessions), train)
-    own: OwnSystem | Present = OwnSystem(system, wide=present is None)
-    if present is not None and system == system_of(present):
-        own = Present(present)
+    own: fits.OwnSystem | fits.Present = fits.OwnSystem(system, wide=present is None)
+    if present is not None and system == fits.system_of(present):
+        own = fits.Present(present)
     to_tune = before(sessions, first)
-    problem = Fit(own.on(to_tune), to_tune, aim)
+    problem = fits.Fit(own.on(to_tune), to_tune, aim)
     present = problem.config(problem.start()) if present is None else present
     now = evaluate(sessions, present)
     _check_enough(now.scores, first)
@@ -160,7 +151,7 @@ def propose(
 
 
 def _check_enough(scores: Floats, first: int) -> None:
-    scored = scores[:, FIELDS.index(FACTS_OF[LOG_LOSS].weight)] > 0.0
+    scored = scores[:, FIELDS.index(FACTS_OF[fits.LOG_LOSS].weight)] > 0.0
     counts = [int(np.count_nonzero(part)) for part in (scored[:first], scored[first:])]
     if min(counts) < LEAST_ROUNDS:
         raise TooFewRounds(
@@ -170,9 +161,11 @@ def _check_enough(scores: Floats, first: int) -> None:
 
 
 def _compared(base: Floats, tuned: Floats, aim: str) -> Iterator[Compared]:
-    gaps = differences(tuned, base, list(dict.fromkeys((LOG_LOSS, ORDER, ORDER_OF_ALL, aim))))
-    order = ORDER if gaps[ORDER] is not None else ORDER_OF_ALL
-    for measure in dict.fromkeys((LOG_LOSS, order, order if aim == ORDER else aim)):
+    gaps = differences(
+        tuned, base, list(dict.fromkeys((fits.LOG_LOSS, fits.ORDER, fits.ORDER_OF_ALL, aim)))
+    )
+    order = fits.ORDER if gaps[fits.ORDER] is not None else fits.ORDER_OF_ALL
+    for measure in dict.fromkeys((fits.LOG_LOSS, order, order if aim == fits.ORDER else aim)):
         gap, now, then = gaps[measure], average(base, measure), average(tuned, measure)
         if gap is not None and now is not None and then is not None:
             yield Compared(measure, now, then, gap)
@@ -201,7 +194,7 @@ def with_fitted(
             continue
         trial = structs.replace(best, **values)
         base, after = alike([scores, evaluate(sessions, trial, most_sides=0).scores])
-        gap = difference(after[first:], base[first:], LOG_LOSS)
+        gap = difference(after[first:], base[first:], fits.LOG_LOSS)
         if gap is not None:
             tests.append(Tested(name, values[name], gap, gap.mean < 0.0))
             if gap.mean < 0.0:
@@ -218,7 +211,7 @@ def _fitted(
     try:
         run = own_run(before(sessions, first), plain)
         found = calibration_of(run, Learned(FACTOR in names, True, UPSET in names))
-    except OUT_OF_RANGE:
+    except fits.OUT_OF_RANGE:
         return {}
     values = zip((FACTOR, WIDTH, UPSET), found, strict=True)
     return {name: rounded(x) for name, x in values if name in names}

@@ -193,20 +193,16 @@ class Cutoff:
             if part is None:
                 self._add_single(each)
                 continue
-            if self._is_of_older_store(part, each):
+            sizes.append(len(part))
+            is_old = self._is_of_older_store(part, each)
+            if is_old or part.cause:
                 counts.append(False)
                 ignored.append(False)
-                sizes.append(len(part))
-                continue
-            if part.cause:
-                self._add_given(each, part)
-                counts.append(False)
-                ignored.append(False)
-                sizes.append(len(part))
+                if not is_old:
+                    self._add_given(each, part)
                 continue
             counts.append(self._takes_effect(part.shards, each))
             ignored.append(not counts[-1] and not self._is_of_former_owner(part.shards, each))
-            sizes.append(len(part))
             self.with_parts.add(each.partition)
             if counts[-1]:
                 read.append(each)

@@ -14,14 +14,8 @@ from stream_rater.columns import player_column, sharding
 from stream_rater.columns.arrays import Floats
 from stream_rater.config import errors, files
 from stream_rater.config.settings import Settings
+from stream_rater.contract import events
 from stream_rater.contract.corrections import Correction
-from stream_rater.contract.events import (
-    CorrectionCause,
-    joined,
-    offset_of,
-    rating_changed_from_json,
-    shown,
-)
 from stream_rater.contract.seeds import SEEDED, SEEDS
 from stream_rater.operations.follow import in_utc, outcome_of
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
@@ -65,7 +59,7 @@ def _ladder(place: Place, ladder: str) -> Iterator[str]:
 
 def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
     """Yield a line for each applied correction, in order, and for each deferred one."""
-    yield f"{shown(ladder)}: corrections applied: {len(edits.recorded) or 'none'}"
+    yield f"{events.shown(ladder)}: corrections applied: {len(edits.recorded) or 'none'}"
     for recorded in edits.recorded:
         together = f", by that at {recorded.at}" if recorded.at != recorded.offset else ""
         yield f"  {recorded.offset:>10} {_correction_text(recorded)}{together}"
@@ -80,7 +74,7 @@ def _correction_text(recorded: RecordedCorrection) -> str:
     names = ("round_id", "player", "into", "since", "until", "season", "keep", "sigma")
     fields = [f"{name} {value}" for name in names if (value := getattr(correction, name, None))]
     reason = f" ({correction.reason})" if correction.reason else ""
-    return shown(" ".join([recorded.event_type, *fields]) + reason)
+    return events.shown(" ".join([recorded.event_type, *fields]) + reason)
 
 
 # --- a player ------------------------------------------------------------------------------------
@@ -93,17 +87,17 @@ def _player(place: Place, ladder: str, player: str) -> Iterator[str]:
     ladder_log = place.ladder_log()
     if record is None:
         raise errors.Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
-    events, begin = _last_events(place, joined(ladder, player).encode(), shard, record)
-    yield from _belief(place, ladder, player, record, ladder_log, seed_in(events))
+    values, begin = _last_events(place, events.joined(ladder, player).encode(), shard, record)
+    yield from _belief(place, ladder, player, record, ladder_log, seed_in(values))
     yield place.where(ladder, player, shard, len(record))
     yield f"last rounds, by {place.events_of(shard)}, from offset {begin} on:"
-    for value in events:
+    for value in values:
         if value is None:
             yield "  erased: these topics are an old generation (`stream-rater erase`)"
             continue
-        event = rating_changed_from_json(value)
+        event = events.rating_changed_from_json(value)
         yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
-    if not events:
+    if not values:
         yield "  none"
 
 
@@ -118,20 +112,20 @@ def _last_events(
     # A count above the number of rounds would search the whole partition. It may be 0.
     count, end_s = max(1, min(LAST_ROUNDS, int(header["rounds"]))), time.monotonic() + SEARCH_S
     values, begin = place.last_events(home, key, count, SEARCH_S)
-    events = [rating_changed_from_json(each) for each in filter(None, values)]
-    next_mu = [each.previous_mu for each in events[1:]]
+    found = [events.rating_changed_from_json(each) for each in filter(None, values)]
+    next_mu = [each.previous_mu for each in found[1:]]
     next_mu.append(header["previous_mu" if header["untold"] else "mu"])
-    if len(events) < count or [each.mu for each in events] != next_mu:
+    if len(found) < count or [each.mu for each in found] != next_mu:
         for shard in {*range(place.shards)} - {home}:
             left_s = max(0.0, end_s - time.monotonic())
             values += place.last_events(shard, key, count, left_s)[0]
-        values.sort(key=offset_of)
+        values.sort(key=events.offset_of)
     return values[-count:], begin
 
 
 def _belief(
     place: Place, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
-    seed: CorrectionCause | None,
+    seed: events.CorrectionCause | None,
 ) -> Iterator[str]:  # fmt: skip
     """Yield lines that describe a belief. `seed`: the seed or reset in the newest event."""
     ladders = files.ladders_of_settings(place.settings)
@@ -143,7 +137,7 @@ def _belief(
     header: Any = beliefs.header[0]
     edits = LadderEdits(ladder_log.corrections.get(ladder, ()))
     rule = None if terms is None else rule_of(terms.rating, edits.last.started)
-    yield f"{shown(player)} on {shown(ladder)}"
+    yield f"{events.shown(player)} on {events.shown(ladder)}"
     if rule is not None:
         mu, sigma = seen(rule, beliefs.header)
         yield f"shown: {rule.rating(mu[0], sigma[0]):.1f}"
@@ -153,11 +147,11 @@ def _belief(
     yield from seasons_of(header, edits, rule)
 
 
-def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
+def seed_in(values: Sequence[bytes | None]) -> events.CorrectionCause | None:
     """The seed or reset that the last of these events reports; None if it reports something else.
     An event without a value was erased."""
-    value = events[-1] if events else None
-    cause = None if value is None else rating_changed_from_json(value).correction
+    value = values[-1] if values else None
+    cause = None if value is None else events.rating_changed_from_json(value).correction
     return cause if cause is not None and cause.cause in SEEDS else None
 
 

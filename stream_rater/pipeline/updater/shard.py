@@ -22,16 +22,8 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import decoder
+from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
-from stream_rater.pipeline.parts.schema import (
-    CutForFewer,
-    Mark,
-    NotAPart,
-    OfOlderStore,
-    RebuildMark,
-    UnknownPart,
-)
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
@@ -167,11 +159,11 @@ class Shard:
             return
         try:
             self._queue(self._part(record, kernel, part))
-        except UnknownPart as error:
+        except schema.UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
-        except RebuildMark as found:
+        except schema.RebuildMark as found:
             self._pass_mark(found.mark, record)
-        except NotAPart:
+        except schema.NotAPart:
             self._queue(QueuedPart(record.offset, checksum(record.value)))
             raise
 
@@ -190,7 +182,7 @@ class Shard:
         pending in the rebuild, and are applied."""
         if part.epoch in (None, self.position.epoch) or not 0 < self.marks_before <= offset:
             return
-        raise OfOlderStore("it was computed from the beliefs before the last rebuild")
+        raise schema.OfOlderStore("it was computed from the beliefs before the last rebuild")
 
     def _check_shard(self, part: PartView, shard: int) -> None:
         """Raise CutForFewer or UnknownPart unless a part was cut for the present number of shards,
@@ -199,11 +191,11 @@ class Shard:
         followed. (Before the mark such a part may be correct, but a worker that reads there cannot
         pass the mark.)"""
         if part.shards and part.shards < self.shard_count:
-            raise CutForFewer(
+            raise schema.CutForFewer(
                 f"it was cut for {part.shards} shards, and there are {self.shard_count}"
             )
         if part.shards > self.shard_count:
-            raise UnknownPart(
+            raise schema.UnknownPart(
                 f"it was cut for {part.shards} shards, and there were {self.shard_count} when"
                 " this worker started: start this worker again"
             )
@@ -211,11 +203,11 @@ class Shard:
         if not part.shards:
             at_home = bool((shards_of(part.players, self.shard_count) == shard).all())
         if len(part) and not at_home:
-            raise UnknownPart(
+            raise schema.UnknownPart(
                 f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
             )
 
-    def _pass_mark(self, mark: Mark, record: Record) -> None:
+    def _pass_mark(self, mark: schema.Mark, record: Record) -> None:
         """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
         A store that is empty or older cannot catch up from the log before the mark."""
         if record.offset < max(self.applied, self.marks_before):
