@@ -21,8 +21,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts, batches_of
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.replay.pool import Pool
-from stream_rater.replay.waves import in_waves
+from stream_rater.replay.pool import Pool, in_waves
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.correction_records import Seed
 from stream_rater.rounds.ragged import rows_of

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.arrays import Flags, Ints, bounds
+from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.elo_mmr.belief import Posteriors
@@ -23,9 +24,49 @@ from stream_rater.replay.cores import ONE_CORE, Cores, rate_waves
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.correction_records import Seed
+from stream_rater.rounds.ragged import rows_of
 
 NO_ROWS = np.empty(0, np.int64)
 ONE_WAVE = np.array([0, 1])  # The bounds of the only wave of one round.
+
+
+@kernel
+def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
+    """(R,) the number of waves before each round: the length of the longest chain of earlier rounds
+    that leads to it, in which each round shares a player with the next one.
+
+    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row
+    of a player. It is zero before and after the call.
+    """
+    found = np.zeros(len(starts) - 1, np.int64)
+    for r in range(len(found)):
+        for i in range(starts[r], starts[r + 1]):
+            found[r] = max(found[r], latest[rows[i]])
+        for i in range(starts[r], starts[r + 1]):
+            latest[rows[i]] = found[r] + 1
+    for row in rows:
+        latest[row] = 0
+    return found
+
+
+class InWaves(NamedTuple):
+    """R rounds in an order in which they can be rated, wave by wave."""
+
+    order: Ints  # (R,) the indices of the rounds among those that were given.
+    rounds: RoundBatch  # (R,) the rounds in this order.
+    rows: Ints  # (P,) the rows of their players, round by round.
+    waves: Ints
+    """(W+1,) the bounds of the W waves, which are as few as possible. Wave w has the rounds
+    waves[w] : waves[w + 1]."""
+
+
+def in_waves(rounds: RoundBatch, rows: Ints, players: int) -> InWaves:
+    """Arrange rounds in waves. `rows` (P,) are the rows of their players, all below `players`."""
+    depth = depths(bounds(rounds.sizes), rows, np.zeros(players, np.int64))
+    order, waves = np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth)))
+    if len(waves) > 2:  # with a single wave the order stays
+        rows, rounds = rows[rows_of(rounds.sizes, order)], rounds.take(order)
+    return InWaves(order, rounds, rows, waves)
 
 
 class RatingResult(NamedTuple):
@@ -268,11 +309,9 @@ class Pool(BeliefTable):
         result = self.rate_rows(standings.batch, rows, ONE_WAVE, np.array([offset]))
         return rows, result.evidence
 
-    def rate_rows(
-        self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints, cores: Cores = ONE_CORE
-    ) -> RatingResult:
+    def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> RatingResult:
         """Rate rounds in waves by the pool's rule (`rate_waves`)."""
-        return self.rate_waves(self.rating, self.rule, rounds, rows, waves, offset, cores)
+        return self.rate_waves(self.rating, self.rule, rounds, rows, waves, offset)
 
     def seed(self, seed: Seed) -> SeedOutcome:
         """Apply a seed or a reset that the corrections have edited. It changes the players of a
@@ -305,7 +344,7 @@ class Pool(BeliefTable):
 
     def played(self) -> Ints:
         """The rows of the players with at least one round."""
-        return self.rated(np.arange(len(self)))
+        return np.flatnonzero(self._beliefs.header["rounds"][: len(self)] > 0)
 
     @property
     def names(self) -> StringColumn:

@@ -13,8 +13,7 @@ from stream_rater.contract.record import Record
 from stream_rater.rating import parameters, stages
 from stream_rater.replay import edited_log, edits
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome
-from stream_rater.replay.waves import in_waves
+from stream_rater.replay.pool import Pool, RatingResult, SeedOutcome, in_waves
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import Seed
 
@@ -152,5 +151,6 @@ def rate_together(
     of the result."""
     rows = pool.rows(rounds.names)
     order, rounds, rows, waves = in_waves(rounds, rows, len(pool))
-    result = pool.rate_rows(rounds, rows, waves, offsets[order], cores)
-    return Rated(numbers[order], rounds, pool, pool.rule, rows, result)
+    rule = pool.rule
+    result = pool.rate_waves(pool.rating, rule, rounds, rows, waves, offsets[order], cores)
+    return Rated(numbers[order], rounds, pool, rule, rows, result)

@@ -1,10 +1,6 @@
-"""Arranges rounds in waves. The rounds of a wave share no player, so they are rated together, and
-those of one player keep their order. So the result is that of rating one round after the other.
-
-A replay of one ladder arranges its rounds alone (`in_waves`). A replay of all ladders together, as
-for a rebuild, arranges the rounds of all of them (`arranged`). Those with the same parameters are
-rated in one call, as in the service. There a row of a seed or a reset is like a round of one
-player.
+"""Arranges the rounds of all ladders in waves, for a rebuild. Rounds with the same parameters are
+rated in one call, as in the service, whatever their ladders. A row of a seed or a reset is here
+like a round of one player: it depends on that player's belief alone.
 """
 
 from collections.abc import Sequence
@@ -14,56 +10,12 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.columns.arrays import Flags, Ints, bounds
-from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import NO_FLAGS
 from stream_rater.rating.model import NO_FIXED, Table, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.pool import GIVEN, NO_GIVEN, NO_ROWS, given_by
+from stream_rater.replay.pool import GIVEN, NO_GIVEN, NO_ROWS, depths, given_by
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.correction_records import Seed
-from stream_rater.rounds.ragged import rows_of
-
-
-@kernel
-def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
-    """(R,) the number of waves before each round: the length of the longest chain of earlier rounds
-    that leads to it, in which each round shares a player with the next one.
-
-    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row
-    of a player. It is zero before and after the call.
-    """
-    found = np.zeros(len(starts) - 1, np.int64)
-    for r in range(len(found)):
-        for i in range(starts[r], starts[r + 1]):
-            found[r] = max(found[r], latest[rows[i]])
-        for i in range(starts[r], starts[r + 1]):
-            latest[rows[i]] = found[r] + 1
-    for row in rows:
-        latest[row] = 0
-    return found
-
-
-class InWaves(NamedTuple):
-    """R rounds in an order in which they can be rated, wave by wave."""
-
-    order: Ints  # (R,) the indices of the rounds among those that were given.
-    rounds: RoundBatch  # (R,) the rounds in this order.
-    rows: Ints  # (P,) the rows of their players, round by round.
-    waves: Ints
-    """(W+1,) the bounds of the W waves, which are as few as possible. Wave w has the rounds
-    waves[w] : waves[w + 1]."""
-
-
-def in_waves(rounds: RoundBatch, rows: Ints, players: int) -> InWaves:
-    """Arrange rounds in waves. `rows` (P,) are the rows of their players, all below `players`."""
-    depth = depths(bounds(rounds.sizes), rows, np.zeros(players, np.int64))
-    order, waves = np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth)))
-    if len(waves) > 2:  # with a single wave the order stays
-        rows, rounds = rows[rows_of(rounds.sizes, order)], rounds.take(order)
-    return InWaves(order, rounds, rows, waves)
-
-
-# --- the rounds of all ladders --------------------------------------------------------------------
 
 
 class DueRounds(RoundBatch, gc=False):

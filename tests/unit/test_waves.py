@@ -9,7 +9,8 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.player_index import PlayerTable
-from stream_rater.replay.waves import DueRounds, DueWaves, arranged, depths
+from stream_rater.replay.pool import depths
+from stream_rater.replay.waves import DueRounds, DueWaves, arranged
 from stream_rater.rounds.batch import RoundBatch
 from tests.builders.machines import CONFIG
 from tests.rounds import as_json, day, ranked, read
