@@ -11,24 +11,16 @@ TEXTS = (".py", ".md", ".yaml", ".yml", ".tpl", ".toml", ".js", ".html", ".lua",
 NOT_READ = ("deploy/tools/licences/*", "tests/test_glossary.py")
 
 REPLACED = {  # Old words, and what is said instead.
-    "told tell tells telling": "published, reported or shown",
-    "untold": "unannounced",
-    "held": "stored, or in the belief cache",
-    "awaits awaited awaiting": "pending",
+    "told tell tells telling": "published, reported or shown", "untold": "unannounced",
+    "held": "stored, or in the belief cache", "awaits awaited awaiting": "pending",
     "scatter scatters scattered scattering": "send, sent",
-    "noted": "ladder event; for records of any kind: recorded",
-    "unjudged": "without verdicts",
+    "noted": "ladder event; for records of any kind: recorded", "unjudged": "without verdicts",
     "foretell foretells foretold foretelling": "predict, predicted",
-    "foresight foreseen": "preview of a correction",
-    "sureness": "variance factor",
-    "teach teaches teaching": "informative",
-    "recalled recalls recalling": "rebuild events",
-    "census": "players",
-    "survey surveyed": "round bounds",
-    "aside": "deferred",
-    "anew": "again",
+    "foresight foreseen": "preview of a correction", "sureness": "variance factor",
+    "teach teaches teaching": "informative", "recalled recalls recalling": "rebuild events",
+    "census": "players", "survey surveyed": "round bounds", "aside": "deferred", "anew": "again",
     "meanwhile": "during what, or after what",
-}
+}  # fmt: skip
 
 STAYS = re.compile(
     r"""

@@ -16,13 +16,9 @@ from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.measure import Effort, Result
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
-    **stage1.BENCHMARKS,
-    **lobbies.BENCHMARKS,
-    **offline.BENCHMARKS,
-    **replaying.BENCHMARKS,
-    **winners.BENCHMARKS,
-    **tuning.BENCHMARKS,
-}
+    **stage1.BENCHMARKS, **lobbies.BENCHMARKS, **offline.BENCHMARKS, **replaying.BENCHMARKS,
+    **winners.BENCHMARKS, **tuning.BENCHMARKS,
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

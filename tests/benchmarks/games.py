@@ -50,15 +50,13 @@ class Plan:
 
 ALL = tuple(SPACES)
 PLANS = (
-    Plan(("cwl", "map-rando"), systems=ALL),
-    Plan(("map-rando",), cut=(2, 5), whole=False),
+    Plan(("cwl", "map-rando"), systems=ALL), Plan(("map-rando",), cut=(2, 5), whole=False),
     Plan(("codeforces",), rounds=40),
     Plan(("codeforces",), rounds=80, cut=(2, 5, 10, 20, 50), teams=5, whole=False),
-    Plan(("formula-one",), systems=ALL),
-    Plan(("formula-one",), cut=(2, 5, 10), whole=False),
+    Plan(("formula-one",), systems=ALL), Plan(("formula-one",), cut=(2, 5, 10), whole=False),
     Plan(("clubs",), rounds=12_000, skip=43_863, systems=ALL),
     Plan(("frc",), rounds=12_000, systems=ALL),
-)
+)  # fmt: skip
 """The second half of `clubs` reports, because seats and scores were built with the first half."""
 OTHER = Plan((), rounds=12_000)
 QUICK = (Plan(("map-rando",), 3, 60),)

@@ -44,11 +44,9 @@ class Made(NamedTuple):
 
 
 MADE = {
-    "duels": Made(500_000, 2, 100_000),
-    "duels-few": Made(500_000, 2, 1_000),
-    "twelve": Made(100_000, 12, 100_000),
-    "twelve-few": Made(100_000, 12, 1_000),
-}
+    "duels": Made(500_000, 2, 100_000), "duels-few": Made(500_000, 2, 1_000),
+    "twelve": Made(100_000, 12, 100_000), "twelve-few": Made(100_000, 12, 1_000),
+}  # fmt: skip
 QUICK = 100  # The divisor of the number of rounds for a quick run.
 
 
@@ -115,14 +113,12 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
     scores = msgspec.json.decode(printed["evaluate"])[0]
     rounds, results = scores["rounds"], scores["results"]
     ratio = {
-        "rounds": rounds,
-        "results": results / rounds,
-        "rate": spent["rate"] / rounds * 1e6,
+        "rounds": rounds, "results": results / rounds, "rate": spent["rate"] / rounds * 1e6,
         "rate_results_a_second": results / spent["rate"],
         "evaluate_rounds_a_second": rounds / spent["evaluate"],
         "second": (spent["two"] - spent["evaluate"]) / spent["evaluate"],
         "rate_start_s": median(starts["rate"]),
-    }
+    }  # fmt: skip
     note = "without the start of the commands; medians"
     return result(f"offline/{name}", spent["evaluate"] / rounds * 1e6, "us/round", ratio, note)
 
@@ -221,8 +217,6 @@ def _record(effort: Effort) -> Result:
 
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
-    "update/codeforces": _update,
-    "evaluate/codeforces": _evaluate,
-    "record/codeforces": _record,
+    "update/codeforces": _update, "evaluate/codeforces": _evaluate, "record/codeforces": _record,
     **{f"offline/{name}": partial(_measure, name) for name in (*FILES, *MADE)},
-}
+}  # fmt: skip

@@ -91,11 +91,9 @@ def _result(
 
 
 MODELS: dict[str, Callable[[str, Effort], Result]] = {
-    "elo-mmr": partial(_ours, "elo-mmr", ELO_MMR),
-    FITTED: partial(_ours, FITTED, ELO_MMR),
-    "elo": partial(_ours, "elo", ELO),
-    "openskill": _openskill,
-}
+    "elo-mmr": partial(_ours, "elo-mmr", ELO_MMR), FITTED: partial(_ours, FITTED, ELO_MMR),
+    "elo": partial(_ours, "elo", ELO), "openskill": _openskill,
+}  # fmt: skip
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     f"winners/{name}/{model}": partial(measure, name)
     for name in FILES

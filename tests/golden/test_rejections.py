@@ -66,16 +66,13 @@ AROUND: dict[str, dict[str, Any]] = {
 """Mistakes in the fields around the list."""
 
 LINES: dict[str, dict[str, Any]] = {  # Wrong lines, each for a right one.
-    "rank is a text": {"rank": "2"},
-    "dnf is a number": {"player": "k", "dnf": 1},
+    "rank is a text": {"rank": "2"}, "dnf is a number": {"player": "k", "dnf": 1},
     "player is a number": {"player": 7, "rank": 1},
     "team has a number": {"team": ["k", 7], "rank": 1},
     "share is a text": {"team": ["k", "l"], "rank": 1, "shares": [1, "1"]},
-    "neither rank nor dnf": {"player": "k"},
-    "rank is 0": {"player": "k", "rank": 0},
+    "neither rank nor dnf": {"player": "k"}, "rank is 0": {"player": "k", "rank": 0},
     "rank is large": {"player": "k", "rank": 2**31 - 1},
-    "rank is larger": {"player": "k", "rank": 2**63},
-    "nobody": {"rank": 1},
+    "rank is larger": {"player": "k", "rank": 2**63}, "nobody": {"rank": 1},
     "an empty team": {"team": [], "rank": 1},
     "a player and a team": {"player": "k", "team": ["l"], "rank": 1},
     "too few shares": {"team": ["k", "l"], "rank": 1, "shares": [1]},
@@ -89,7 +86,7 @@ LINES: dict[str, dict[str, Any]] = {  # Wrong lines, each for a right one.
     "player stands twice": {"player": "zoe", "rank": 1},
     "another stands twice": {"team": ["bob", "x"], "dnf": True},
     "in a team twice": {"team": ["k", "k"], "rank": 9},
-}
+}  # fmt: skip
 
 COUNTS = {"too-few-entries": 1, "too-many-entries": 10}
 RECORDS = ("unreadable", "cut", "wrong-partition")

@@ -78,15 +78,13 @@ SHAPES: dict[str, Any] = {
     },
     "PrometheusRule": {"groups": list},
     "ScaledObject": {
-        "scaleTargetRef": {"apiVersion": str, "kind": str, "name": str},
-        "minReplicaCount": int,
-        "maxReplicaCount": int,
-        "pollingInterval": int,
+        "scaleTargetRef": {"apiVersion": str, "kind": str, "name": str}, "minReplicaCount": int,
+        "maxReplicaCount": int, "pollingInterval": int,
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": dict}}},
         "triggers": list,
     },
     "TriggerAuthentication": {"secretTargetRef": [{"parameter": str, "name": str, "key": str}]},
-}
+}  # fmt: skip
 """Of the operators' resources: what they need, by the names of their references."""
 OPTIONAL = {"TriggerAuthentication": {"env"}}
 

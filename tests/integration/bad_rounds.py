@@ -16,17 +16,11 @@ SMALL = "small"
 MOST = 4  # The most entries that the small ladder allows.
 
 LADDERS = f"""
-[ladders.{LADDER}.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80.0
-[ladders.{SMALL}.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80.0
-seats = {{home = 60}}
-[ladders.{SMALL}.limits]
-max_entries = {MOST}
+[ladders.{LADDER}]
+rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }}
+[ladders.{SMALL}]
+rating = {{ system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, seats = {{ home = 60 }} }}
+limits = {{ max_entries = {MOST} }}
 """
 
 MEBIBYTE = 2**20

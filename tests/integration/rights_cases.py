@@ -26,13 +26,7 @@ from tests.builders.lines import Bytes
 from tests.integration import rights
 from tests.integration.castle import NOWHERE, Castle, database_of, some_rounds
 from tests.integration.rights import Rights, least, least_to_erase
-from tests.integration.role_runs import (
-    SERVING,
-    Ended,
-    run_command,
-    run_worker,
-    streams_by_thread,
-)
+from tests.integration.role_runs import SERVING, Ended, run_command, run_worker, streams_by_thread
 from tests.integration.secured import Acl
 from tests.integration.topics import headers_of, produce, read_topic
 from tests.waits import STILL_S, wait_until
@@ -41,23 +35,19 @@ AT_ONCE = 16
 NEW = "new."
 
 COMMANDS = {
-    "submit": ["submit", "FILE"],
-    "correct": ["correct", "merge", "eu", "ann", "bob"],
+    "submit": ["submit", "FILE"], "correct": ["correct", "merge", "eu", "ann", "bob"],
     "correct --dry-run": ["correct", "void", "eu", "r0", "--dry-run"],
     "seed --from-ladder": ["seed", "--from-ladder", "eu", "--ladder", "new", "--yes"],
     "tune": ["tune", "--from-topic", "--ladder", "eu"],
     "watch": ["watch", "--from-start", "--count", "1"],
-    "rejected": ["rejected", "--from-start", "--count", "1"],
-    "verify": ["verify", "--wait", "0"],
-    "rebuild": ["rebuild", "--replace"],
-    "inspect": ["inspect"],
+    "rejected": ["rejected", "--from-start", "--count", "1"], "verify": ["verify", "--wait", "0"],
+    "rebuild": ["rebuild", "--replace"], "inspect": ["inspect"],
     "inspect --player": ["inspect", "--ladder", "eu", "--player", "ann"],
-    "predict": ["predict", "--ladder", "eu", "ann", "bob"],
-    "checkpoint": ["checkpoint", "eu"],
+    "predict": ["predict", "--ladder", "eu", "ann", "bob"], "checkpoint": ["checkpoint", "eu"],
     "erase": ["erase", "ann", "--to", "NEW"],
     "erase --delete-old": ["erase", "ann", "--to", "NEW", "--delete-old"],
     rights.SEASONS: ["season-standings", "eu"],
-}
+}  # fmt: skip
 WORKERS = {"estimator": frozenset({"estimator"}), "updater": frozenset({"updater"})}
 WRITING = {  # Roles that would change what others read: each case has topics of its own.
     "submit", "correct", "seed --from-ladder", "rebuild", "erase --delete-old",

@@ -9,13 +9,6 @@ import pytest
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.views import NOT_LISTED
 from stream_rater.index import entries, tables
-from stream_rater.index.entries import (
-    IndexedChange,
-    IndexEvent,
-    LadderIndex,
-    LadderSummary,
-    PlayerErased,
-)
 from tests.builders.indexes import KEPT, LADDER, Index
 from tests.contract import test_views_in_index as viewing
 
@@ -24,8 +17,8 @@ class Model:
     """A ladder's index as `entries` makes it."""
 
     def __init__(self, ladders: Ladders, clock: viewing.Clock) -> None:
-        self.index, self._clock = LadderIndex({}, LadderSummary()), clock
-        self.changes: dict[str, dict[int, IndexedChange]] = {}
+        self.index, self._clock = entries.LadderIndex({}, entries.LadderSummary()), clock
+        self.changes: dict[str, dict[int, entries.IndexedChange]] = {}
         self.place(ladders)
 
     def place(self, ladders: Ladders) -> None:
@@ -37,11 +30,11 @@ class Model:
         first = (self._clock.now_s, b"") if self.views.depend_on_time else entries.NOT_SWEPT
         self.index = self.index._replace(players=players, swept=first)
 
-    def apply(self, events: list[IndexEvent]) -> None:
+    def apply(self, events: list[entries.IndexEvent]) -> None:
         self.index = entries.apply_events(self.index, events, self.views)
         for event in events:
             changes = self.changes.setdefault(event.player, {})
-            if isinstance(event, PlayerErased):
+            if isinstance(event, entries.PlayerErased):
                 changes.clear()
             else:
                 changes[event.offset] = entries.change_of(event)
@@ -70,11 +63,11 @@ def test_the_index_equals_its_definition(tmp_path: Path, seed: int) -> None:
     index, model = Index(tmp_path / "index", ladders, clock), None
     for _ in range(40):
         clock.now_s += rng.choice([60.0, 86_400.0, 9 * 86_400.0])
-        events: list[IndexEvent] = []
+        events: list[entries.IndexEvent] = []
         for name in rng.choices(viewing.NAMES, k=rng.choice([1, 3, 9])):
             offset += rng.choice([0, 1, 1])
             if rng.random() < 0.05 and model is not None:
-                events.append(PlayerErased(LADDER, name))
+                events.append(entries.PlayerErased(LADDER, name))
                 continue
             at = max(0, offset - rng.choice([0, 0, 0, 5]))
             rating, rounds = rng.choice([-0.5, 1190.0, 1230.0, 1500.0]), rng.choice([0, 3, 9])

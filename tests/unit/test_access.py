@@ -42,17 +42,12 @@ def test_what_kafka_is_given() -> None:
     assert options(kafka_options={"security.protocol": "ssl"}) == {"security.protocol": "ssl"}
     given = {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET, "kafka_ssl_ca": "/ca.pem"}
     assert options(kafka_security_protocol="SASL_SSL", **given) == {
-        "security.protocol": "sasl_ssl",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "u",
-        "sasl.password": SECRET,
-        "ssl.ca.location": "/ca.pem",
-    }
+        "security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u",
+        "sasl.password": SECRET, "ssl.ca.location": "/ca.pem",
+    }  # fmt: skip
     assert options(kafka_security_protocol="ssl", kafka_ssl_certificate="c", kafka_ssl_key="k") == {
-        "security.protocol": "ssl",
-        "ssl.certificate.location": "c",
-        "ssl.key.location": "k",
-    }
+        "security.protocol": "ssl", "ssl.certificate.location": "c", "ssl.key.location": "k",
+    }  # fmt: skip
 
 
 def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:
@@ -85,16 +80,13 @@ def test_halves_are_refused(connects: Callable[..., object], given: dict[str, An
 
 def test_addresses_are_shown_without_password() -> None:
     expected = {
-        "redis://h:1/3": "redis://h:1/3",
-        "h:1": "h:1",
+        "redis://h:1/3": "redis://h:1/3", "h:1": "h:1",
         f"rediss://u:{SECRET}@h:1/3": "rediss://u:***@h:1/3",
         f"redis://:{SECRET}@h": "redis://:***@h",
-        f"redis://u:{SECRET}@{SECRET}@h": "redis://u:***@h",
-        f"redis://u:{SECRET}/x@h": "***",
-        f"redis://h?password={SECRET}": "***",
-        f"u:{SECRET}@h:1": "***",
+        f"redis://u:{SECRET}@{SECRET}@h": "redis://u:***@h", f"redis://u:{SECRET}/x@h": "***",
+        f"redis://h?password={SECRET}": "***", f"u:{SECRET}@h:1": "***",
         f"redis://u:{SECRET}@[h": "***",
-    }
+    }  # fmt: skip
     assert {each: without_password(each) for each in expected} == expected
 
 

@@ -22,16 +22,10 @@ NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
 
 
 @cases("own, in_log, offset", [
-    ([], [], math.inf),
-    (["0:a"], [], math.inf),
-    (["0:a"], ["0:a"], math.inf),
-    (["0:a", "7:b"], ["0:a"], math.inf),
-    (["0:a"], ["0:a", "7:b"], 7),
-    (["0:a", "7:b", "9:c"], ["0:a", "7:b", "8:d"], 8),
-    (["0:a", "7:c"], ["0:a", "7:b"], 7),
-    (["0:a", "5:b"], ["0:a", "7:b"], 5),
-    (["0:b", "7:b"], ["0:a"], 0),
-    ([], ["3:a"], 3),
+    ([], [], math.inf), (["0:a"], [], math.inf), (["0:a"], ["0:a"], math.inf),
+    (["0:a", "7:b"], ["0:a"], math.inf), (["0:a"], ["0:a", "7:b"], 7),
+    (["0:a", "7:b", "9:c"], ["0:a", "7:b", "8:d"], 8), (["0:a", "7:c"], ["0:a", "7:b"], 7),
+    (["0:a", "5:b"], ["0:a", "7:b"], 5), (["0:b", "7:b"], ["0:a"], 0), ([], ["3:a"], 3),
 ])  # fmt: skip
 def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) -> None:
     """It is the first offset at which the record differs from our file, which may go further."""

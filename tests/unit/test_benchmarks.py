@@ -27,11 +27,7 @@ from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.against import beside_null, compared
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, feed, found
-from tests.benchmarks.stream.null import (
-    Sample,
-    plain_round_from_json,
-    regrouped,
-)
+from tests.benchmarks.stream.null import Sample, plain_round_from_json, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.benchmarks.stream.rounds import made as made_round
 

@@ -299,11 +299,7 @@ def test_evidence_says_who_farms(
     words = ["evidence", tmp_path, "--out", out, "--only", "farming"]
     for events, more, said in (
         (named, (), "tourist in mine"),
-        (
-            named,
-            ("--rounds", 50),
-            "made-up season, because only the first rounds of files are read",
-        ),
+        (named, ("--rounds", 50), "made-up season, because only the first rounds of files are"),
         (text, (), "made-up season, because no file has tourist"),
     ):
         write("mine.jsonl", json.loads(events))

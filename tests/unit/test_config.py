@@ -136,14 +136,11 @@ def test_a_bad_rating_file(write: Write) -> None:
         ("a.toml", RATING + "sigma = 1", "`sigma`"),
         *(("a.toml", RATING.replace("54", x), "$.sigma_limit") for x in ("-54", "nan", '"54"')),
         ("a.toml", RATING.replace("elo-mmr", "elo-mmm"), "$.system"),
-        ("a.toml", RATING + "rho = ?\n", "line 4"),
-        ("a.toml", b"\xff", "utf-8"),
-        ("a.toml", "a = " + "[" * 100_000, "nested"),
-        ("a.json", "{", "truncated"),
-        ("a.json", "[]", "object"),
-        ("a.json", '{"a": ' + "[" * 100_000, "nested"),
+        ("a.toml", RATING + "rho = ?\n", "line 4"), ("a.toml", b"\xff", "utf-8"),
+        ("a.toml", "a = " + "[" * 100_000, "nested"), ("a.json", "{", "truncated"),
+        ("a.json", "[]", "object"), ("a.json", '{"a": ' + "[" * 100_000, "nested"),
         ("a.json", b'{"\xff": 1}', "utf-8"),
-    ]
+    ]  # fmt: skip
     for name, text, place in bad:
         path = write(name, text)
         message = refusal(files.read_rating, path)

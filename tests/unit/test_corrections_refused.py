@@ -36,14 +36,10 @@ def ladders_of(*changes: tuple[int, str], first: str = "accepted") -> Ladders:
 
 
 LINES = [
-    a_round(0), a_round(1),
-    a_correction("round-voided", round_id="r0", batched=True),
-    a_correction("round-voided", round_id="r1", batched=True),
-    a_correction("corrections-applied"),
-    a_correction("round-voided", round_id="r1"),
-    a_correction("season-started", season=1),
-    a_correction("round-voided", round_id="nowhere"),
-    a_correction("corrections-applied"),
+    a_round(0), a_round(1), a_correction("round-voided", round_id="r0", batched=True),
+    a_correction("round-voided", round_id="r1", batched=True), a_correction("corrections-applied"),
+    a_correction("round-voided", round_id="r1"), a_correction("season-started", season=1),
+    a_correction("round-voided", round_id="nowhere"), a_correction("corrections-applied"),
 ]  # fmt: skip
 
 

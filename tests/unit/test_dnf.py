@@ -62,11 +62,9 @@ def replayed(configs: list[EloMMR]) -> dict[str, float]:
 def test_rate_and_the_service_go_by_the_ladders_word(tmp_path: Path, file: Path) -> None:
     """From a change on, the new rule counts. An unfinished entry falls less if others tie."""
     for toml, configs in (
-        (RATING, [NEW] * 4),
-        (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
-        (RATING + 'dnf = "not-compared"\n', [OLD] * 4),
-        (CHANGING, [OLD, OLD, NEW, NEW]),
-    ):
+        (RATING, [NEW] * 4), (RATING + 'dnf = "tied-last"\n', [NEW] * 4),
+        (RATING + 'dnf = "not-compared"\n', [OLD] * 4), (CHANGING, [OLD, OLD, NEW, NEW]),
+    ):  # fmt: skip
         (ladders := tmp_path / "l.toml").write_text(toml)
         text = done("rate", file, "--ladders", ladders, "--records")
         printed = [json.loads(line) for line in text.splitlines()]

@@ -14,13 +14,7 @@ from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.record import Headers, Record
 from stream_rater.operations.erase import check_mentions, pseudonym_of
 from stream_rater.operations.migrate import check_kernel, difference, digests_of
-from stream_rater.operations.rewriting import (
-    MOST_PLACES,
-    Mentions,
-    Pseudonym,
-    flagged,
-    rewritten,
-)
+from stream_rater.operations.rewriting import MOST_PLACES, Mentions, Pseudonym, flagged, rewritten
 from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
 from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.replay.edited_log import MissingVerdicts, Verdicts

@@ -46,12 +46,10 @@ UNSAYABLE = {
 
 BEYOND = [
     second(player="bob", rank=2.0),  # to JSON Schema 2.0 is an integer
-    second(team=["x", "y"], rank=2, shares=[1]),
-    second(team=["x", "y"], rank=2, shares=[1, 1, 1]),
+    second(team=["x", "y"], rank=2, shares=[1]), second(team=["x", "y"], rank=2, shares=[1, 1, 1]),
     second(player="é" * 64 + "x", rank=2),  # bytes, not characters
-    second(player="\U0001f600" * 33, rank=2),
-    {"ladder": "é" * 65},
-]
+    second(player="\U0001f600" * 33, rank=2), {"ladder": "é" * 65},
+]  # fmt: skip
 """What a schema could say, if at all, only at the price of being read by nobody."""
 
 

@@ -78,12 +78,10 @@ def test_sums_in_the_readmes_table() -> None:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents of its own, into which benchmarks write."""
     texts = {
-        writing.CAPACITY: "<!-- brief: capacity -->\n<!-- end -->\n",
-        writing.TEMPLATE: TEMPLATE,
-        writing.PAGE: "<!-- brief: memory -->\n<!-- end -->\n",
-        writing.ROWS: rows.dumped(KEPT),
+        writing.CAPACITY: "<!-- brief: capacity -->\n<!-- end -->\n", writing.TEMPLATE: TEMPLATE,
+        writing.PAGE: "<!-- brief: memory -->\n<!-- end -->\n", writing.ROWS: rows.dumped(KEPT),
         writing.README: "before\n<!-- figures: begin -->\n<!-- figures: end -->\nafter\n",
-    }
+    }  # fmt: skip
     for path, text in texts.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -128,12 +126,10 @@ def test_some_figures_are_not_written(
     for measures in ("_run", "_compare"):
         monkeypatch.setattr(stream, measures, lambda *_: pytest.fail("it measures"))
     given: list[tuple[Callable[..., int], Sequence[str]]] = [
-        (bench.main, ["--quick"]),
-        (stream.main, ["--quick"]),
-        (stream.main, ["--against", "shards=8"]),
-        (stream.main, ["--set", "shards=8"]),
+        (bench.main, ["--quick"]), (stream.main, ["--quick"]),
+        (stream.main, ["--against", "shards=8"]), (stream.main, ["--set", "shards=8"]),
         (chaos.main, ["--quick"]),
-    ]
+    ]  # fmt: skip
     for main, option in given:
         monkeypatch.setattr(sys, "argv", ["it", "--write", *option])
         with pytest.raises(SystemExit) as ended:

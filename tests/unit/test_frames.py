@@ -36,29 +36,23 @@ def ladder() -> Ladder:
 TABLES: dict[str, Callable[[Ladder], Columns]] = {
     "result": lambda of: of.what_if(["ann", "eve", ("bob", "cy")], [None, 1, 1]),
     "uninformative": lambda of: of.what_if(["ann", "bob"], [None, None]),
-    "players": lambda of: of.players,
-    "leaderboard": lambda of: of.leaderboard(),
+    "players": lambda of: of.players, "leaderboard": lambda of: of.leaderboard(),
     "nobody": lambda _: Ladder().leaderboard(),
     "prediction": lambda of: of.predict(["ann", ("bob", "cy")]),
-    "history": lambda of: of.history("cy"),
-    "calibration": lambda of: of.calibration(0.0),
+    "history": lambda of: of.history("cy"), "calibration": lambda of: of.calibration(0.0),
     "no-calibration": lambda _: Ladder().calibration(),
-}
+}  # fmt: skip
 
 
 KINDS: dict[str, tuple[Any, str, Any]] = {
-    "player": (pa.string(), "str", pl.String),
-    "round_id": (pa.string(), "str", pl.String),
+    "player": (pa.string(), "str", pl.String), "round_id": (pa.string(), "str", pl.String),
     "code": (pa.string(), "str", pl.String),
     "players": (pa.list_(pa.string()), "object", pl.List(pl.String)),
     "completed_at": (pa.timestamp("s", "UTC"), "datetime64[s, UTC]", pl.Datetime("ms", "UTC")),
-    "mu": (pa.float64(), "float64", pl.Float64),
-    "rounds": (pa.int64(), "int64", pl.Int64),
-    "side": (pa.int64(), "int64", pl.Int64),
-    "sides": (pa.int64(), "int64", pl.Int64),
-    "line": (pa.int64(), "int64", pl.Int64),
-    "provisional": (pa.bool_(), "bool", pl.Boolean),
-}
+    "mu": (pa.float64(), "float64", pl.Float64), "rounds": (pa.int64(), "int64", pl.Int64),
+    "side": (pa.int64(), "int64", pl.Int64), "sides": (pa.int64(), "int64", pl.Int64),
+    "line": (pa.int64(), "int64", pl.Int64), "provisional": (pa.bool_(), "bool", pl.Boolean),
+}  # fmt: skip
 """By column, its type in Arrow, pandas and Polars."""
 KINDS["last_completed_at"] = KINDS["completed_at"]
 
@@ -187,13 +181,10 @@ def test_types_hold_without_the_packages(tmp_path: Path) -> None:
 # --- tables in: frames of several packages --------------------------------------------------------
 
 COLUMNS: dict[str, list[Any]] = {
-    "match_id": [11, 12, 13],
-    "date": [datetime(2026, 1, day, 12) for day in (1, 3, 2)],
-    "player1": ["ann", "bob", "ann"],
-    "player2": ["bob", "cy", "cy"],
-    "score1": [3, 0, 1],
+    "match_id": [11, 12, 13], "date": [datetime(2026, 1, day, 12) for day in (1, 3, 2)],
+    "player1": ["ann", "bob", "ann"], "player2": ["bob", "cy", "cy"], "score1": [3, 0, 1],
     "score2": [1, 0, 2],
-}
+}  # fmt: skip
 SETS = [
     {"id": 1000 + i, "completedAt": 1588885000 + i, "slots": [
         {"id": f"{i}-0", "entrant": {"id": 1 + i % 2, "name": "Ann"},

@@ -91,11 +91,9 @@ def test_only_its_user_can_read_it(tmp_path: Path) -> None:
 
 
 TRUSTED: dict[str, tuple[bool, Change]] = {
-    "closed": (False, lambda path: None),
-    "closed, then copied": (False, copied),
-    "closed in another boot": (False, head(boot="another")),
-    "killed": (True, lambda path: None),
-}
+    "closed": (False, lambda path: None), "closed, then copied": (False, copied),
+    "closed in another boot": (False, head(boot="another")), "killed": (True, lambda path: None),
+}  # fmt: skip
 UNTRUSTED: dict[str, tuple[bool, Change]] = {
     "killed in another boot": (True, head(boot="another")),
     "killed where boots have no id": (True, head(boot="")),

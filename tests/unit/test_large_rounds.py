@@ -132,15 +132,10 @@ POINTS = 1e-4
 CELLS = 5e-6
 
 SHAPES: dict[str, dict[str, Any]] = {
-    "few ties": {},
-    "many ties": {"ties": 0.9},
-    "all tied": {"ties": 1.0},
-    "unfinished": {"unfinished": 0.3},
-    "one finished": {"unfinished": 0.999},
-    "certain": {"sigma": (0.0, 1.0)},
-    "spread": {"spread": 3000.0},
-    "no order": {"luck": 3000.0},
-}
+    "few ties": {}, "many ties": {"ties": 0.9}, "all tied": {"ties": 1.0},
+    "unfinished": {"unfinished": 0.3}, "one finished": {"unfinished": 0.999},
+    "certain": {"sigma": (0.0, 1.0)}, "spread": {"spread": 3000.0}, "no order": {"luck": 3000.0},
+}  # fmt: skip
 
 
 def minus_q(place: Places, mu: Floats, delta: Floats, i: int, x: float, split: bool) -> float:

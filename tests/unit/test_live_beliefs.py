@@ -14,21 +14,14 @@ from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
 from stream_rater.places import live_beliefs
-from stream_rater.places.live_beliefs import (
-    LaddersDiffer,
-    LiveBeliefs,
-    StaleBeliefs,
-    UnratedLadder,
-)
+from stream_rater.places.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs, UnratedLadder
 from tests.builders.machines import a_belief
 from tests.builders.memory_place import MemoryPlace
 
 PARTITIONS, SHARDS = 3, 2
 FILE = """
-[ladders.l.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80
+[ladders.l]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 [[ladders.l.changes]]
 from_offset = 100
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, initial_mu = 500 }
@@ -108,9 +101,7 @@ def test_a_new_ladder_is_known_soon(place: Rated) -> None:
 def test_a_ladder_that_is_not_rated_yet(tmp_path: Path) -> None:
     """One line says so."""
     file = tmp_path / "ladders.toml"
-    file.write_text(
-        FILE.replace("[ladders.l.rating]", "[ladders.l]\nfrom_offset = 50\n[ladders.l.rating]")
-    )
+    file.write_text(FILE.replace("[ladders.l]", "[ladders.l]\nfrom_offset = 50"))
     with pytest.raises(LaddersDiffer, match="'l'"):
         Rated(read_ladders(file)).live.of("l", ["ann"])
 

@@ -69,17 +69,13 @@ PLAYER: Player = (LADDER, "x")
     "evidence, reach",
     [
         ({}, 3),  # the committed offset
-        ({"newest": {PLAYER: LastPublished(8, 0.0, 0.0)}}, 9),
-        ({"notes": corrected(6, -1)}, 7),
-        ({"notes": corrected(6, 9)}, 10),
-        ({"notes": replayed(11)}, 11),
-        ({"heads": [(LADDER, a_head())]}, 5),
-        ({"heads": [(LADDER, a_head((3, 12)))]}, 13),
-        ({"place": a_place(rejected=14)}, 14),
-        ({"place": a_place(season=15)}, 16),
+        ({"newest": {PLAYER: LastPublished(8, 0.0, 0.0)}}, 9), ({"notes": corrected(6, -1)}, 7),
+        ({"notes": corrected(6, 9)}, 10), ({"notes": replayed(11)}, 11),
+        ({"heads": [(LADDER, a_head())]}, 5), ({"heads": [(LADDER, a_head((3, 12)))]}, 13),
+        ({"place": a_place(rejected=14)}, 14), ({"place": a_place(season=15)}, 16),
         ({"part": 17}, 18),
     ],
-)
+)  # fmt: skip
 def test_offsets_are_known_by_whatever_names_them(evidence: dict[str, Any], reach: int) -> None:
     """The other partition is as it was."""
     committed = {HOME: SourceCommit(3), 1 - HOME: None}

@@ -161,10 +161,8 @@ PLACES: list[tuple[dict[int, list[int]], int, list[int], bool]] = [
     ({2: [*range(9)]}, 9, [4, 5, 6, 7, 8], True),
     ({HOME: [0, 1, 2, 3, 4], 5: [5, 6], 0: [7, 8]}, 9, [4, 5, 6, 7, 8], True),
     ({HOME: [0, 1, 2, 3, 8], 5: [5, 6, 7, 4]}, 9, [4, 5, 6, 7, 8], True),
-    ({HOME: [8]}, 9, [8], True),
-    ({0: [8]}, 0, [8], True),
-    ({}, 1, [], True),
-]
+    ({HOME: [8]}, 9, [8], True), ({0: [8]}, 0, [8], True), ({}, 1, [], True),
+]  # fmt: skip
 
 
 @cases("places, rounds, shown, searched", PLACES)

@@ -303,13 +303,10 @@ def test_waiting_parts_are_proven() -> None:
     right = {offset: evidence_of(offset) for offset in (1, 2)}
     wrong = replace(right[2], evidence=right[2].evidence + 1e-9)
     for parts, g, found in (
-        ([right[1], right[2]], 0, set()),
-        ([right[1], wrong], 0, {2}),
-        ([right[1], right[2], wrong], 0, set()),
-        ([wrong, right[2]], 0, {2}),
-        ([right[1], wrong], 2, set()),
-        ([right[1], by_kernel(KERNEL_VERSION - 1, wrong)], 0, set()),
-    ):
+        ([right[1], right[2]], 0, set()), ([right[1], wrong], 0, {2}),
+        ([right[1], right[2], wrong], 0, set()), ([wrong, right[2]], 0, {2}),
+        ([right[1], wrong], 2, set()), ([right[1], by_kernel(KERNEL_VERSION - 1, wrong)], 0, set()),
+    ):  # fmt: skip
         cutoff = Cutoff({0: g}, {0: 101}, 1)
         for offset, each in enumerate(parts):
             cutoff.add([record(offset, each)])

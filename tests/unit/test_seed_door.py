@@ -253,10 +253,8 @@ def test_what_cannot_begin_is_refused() -> None:
 # --- what is found --------------------------------------------------------------------------------
 
 FILE = """
-[ladders.old.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80
+[ladders.old]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 [ladders.new.rating]
 system = "trueskill"
 initial_mu = 25

@@ -174,10 +174,8 @@ def test_a_table_without_sigma_is_asked_about() -> None:
 
 
 @cases("given, code", [
-    ({"sigma": 0}, "bad-seed"), ({"sigma": 351}, "bad-seed"),
-    ({"sigma": float("nan")}, "bad-seed"),
-    ({"sigma": 70, "mu": 1e6}, "bad-seed"),
-    ({"sigma": 70, "mu": float("inf")}, "bad-seed"),
+    ({"sigma": 0}, "bad-seed"), ({"sigma": 351}, "bad-seed"), ({"sigma": float("nan")}, "bad-seed"),
+    ({"sigma": 70, "mu": 1e6}, "bad-seed"), ({"sigma": 70, "mu": float("inf")}, "bad-seed"),
     ({"sigma": 70, "at": "x"}, "bad-time"),
 ])  # fmt: skip
 def test_a_reset_that_cannot_be(given: dict[str, Any], code: str) -> None:

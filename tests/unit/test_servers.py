@@ -349,12 +349,10 @@ def test_the_login_of_sentinels() -> None:
     """It is that of Redis unless they have one of their own. The URL may have user and database."""
     ann = {"redis_username": "ann", "redis_password": "r"}
     logins: list[tuple[dict[str, Any], tuple[str | None, str | None]]] = [
-        ({"redis_password": "r"}, ("default", "r")),
-        (ann, ("ann", "r")),
+        ({"redis_password": "r"}, ("default", "r")), (ann, ("ann", "r")),
         (ann | {"redis_sentinel_username": "default"}, ("default", "r")),
-        (ann | {"redis_sentinel_password": "s"}, ("default", "s")),
-        ({}, (None, None)),
-    ]
+        (ann | {"redis_sentinel_password": "s"}, ("default", "s")), ({}, (None, None)),
+    ]  # fmt: skip
     for given, login in logins:
         client = connect(Settings(redis=ADDRESS, **given))
         for each in client.connection_pool.sentinel_manager.sentinels:

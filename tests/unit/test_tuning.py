@@ -239,14 +239,11 @@ def margin(*rounds: Scores, by: str = "difference") -> float:
 
 
 @cases("rounds, due", [
-    ([(3, 1)], 2.0),
-    ([(3, 1), (5, 1)], 3.0),
+    ([(3, 1)], 2.0), ([(3, 1), (5, 1)], 3.0),
     ([(3, 1), (1, 3)], 2.0),  # a score that contradicts the places shows nothing
-    ([(3, 1), (None, 3)], 2.0),
-    ([(3, 1), (3, 2, 1)], 2.0),
+    ([(3, 1), (None, 3)], 2.0), ([(3, 1), (3, 2, 1)], 2.0),
     ([(3, 1), (3, 2, 1), (None, None)], 0.0),  # most rounds show nothing
-    ([(2, 2)], 0.0),
-    ([(None, None)], 0.0),
+    ([(2, 2)], 0.0), ([(None, None)], 0.0),
 ])  # fmt: skip
 def test_the_mean_margin(rounds: Sequence[Scores], due: float) -> None:
     """Of the rounds of two sides whose scores show something, if they are half of all."""
@@ -303,10 +300,8 @@ def seated_season(
 @cases("seats, due", [
     ([("home", "away")], ("home",)),  # away keeps 0 points
     ([("white", "black"), ("white", "black")], ("white",)),
-    ([("home", "away"), (None, None)], ("home",)),
-    ([("home", None)], ("home",)),
-    ([("home", None), ("home", "away")], ("away", "home")),
-    ([("home", "home")], ()),
+    ([("home", "away"), (None, None)], ("home",)), ([("home", None)], ("home",)),
+    ([("home", None), ("home", "away")], ("away", "home")), ([("home", "home")], ()),
     ([(None, None)], ()),
     ([(f"a{k}", f"b{k}") for k in range(5)], ()),  # more than MOST_SEATS are no seats
 ])  # fmt: skip

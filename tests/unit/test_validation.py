@@ -78,12 +78,8 @@ def test_a_valid_round() -> None:
 
 
 VALID: list[dict[str, Any]] = [
-    {},
-    {"weight": 1e-300},
-    {"weight": 1000},
-    {"performance_ceiling": None},
-    {"performance_ceiling": -500},
-    {"standings": [ANN, {"player": "bob", "rank": MAX_RANK}]},
+    {}, {"weight": 1e-300}, {"weight": 1000}, {"performance_ceiling": None},
+    {"performance_ceiling": -500}, {"standings": [ANN, {"player": "bob", "rank": MAX_RANK}]},
     {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 1}]},
     {"standings": [{"player": "ann", "dnf": True}, {"player": "bob", "dnf": True}]},
     {"standings": [ANN, {"player": "bob", "rank": 7, "dnf": True}]},  # dnf overrules a rank
@@ -92,12 +88,11 @@ VALID: list[dict[str, Any]] = [
     {"standings": [ANN, {"player": "bob", "rank": 2, "mmr": 5}], "map": {"name": ["x"]}},
     {"standings": [ANN, {"player": "Ω:%{}\x00\U0001f600", "rank": 2}]},
     {"standings": [ANN, {"player": "x" * 128, "rank": 2}]},
-    {"standings": [ANN, {"player": "é" * 64, "rank": 2}]},
-    {"round_id": "\U0001f600" * 32},
+    {"standings": [ANN, {"player": "é" * 64, "rank": 2}]}, {"round_id": "\U0001f600" * 32},
     {"completed_at": "2026-11-20T20:15:05.123456789+02:00"},
     {"completed_at": "1900-01-01T00:00:00Z"},
     {"completed_at": "2026-11-21T20:15:06Z"},  # a day ahead, exactly
-]
+]  # fmt: skip
 
 
 def test_verdicts() -> None:

@@ -401,8 +401,7 @@ class FakeReader:
 
 
 @cases(("reader", "expected"), [
-    (FakeReader(7), True),
-    (FakeReader(None, None, 7), True),
+    (FakeReader(7), True), (FakeReader(None, None, 7), True),
     (FakeReader(9), False),  # it came later
     (FakeReader(None, end=9), False),
 ])  # fmt: skip

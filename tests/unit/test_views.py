@@ -26,10 +26,8 @@ from tests.rounds import read as read_round
 ELO = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 DRIFTING = EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=50.0)
 WITHOUT = """
-[ladders.eu.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80
+[ladders.eu]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 [[ladders.eu.changes]]
 from_offset = 10
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80, drift_per_day = 9 }

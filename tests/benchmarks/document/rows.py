@@ -131,11 +131,9 @@ GIB = 2**30
 def origin_now(target: str, arguments: Sequence[str]) -> Origin:
     """That of a run of this target of the Makefile, with these arguments, which just ended."""
     return Origin(
-        date=dated(datetime.now(UTC).timestamp()),
-        commit=commit(),
-        command=command(target, arguments),
-        machine=machine(),
-    )
+        date=dated(datetime.now(UTC).timestamp()), commit=commit(),
+        command=command(target, arguments), machine=machine(),
+    )  # fmt: skip
 
 
 def dated(unix_s: float) -> str:
@@ -162,13 +160,10 @@ def machine() -> str:
     """Processor, cores, memory, operating system, Python, and version of the rating kernels."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     parts = (
-        _processor(),
-        f"{len(os.sched_getaffinity(0))} cores",
-        f"{memory:.0f} GiB",
+        _processor(), f"{len(os.sched_getaffinity(0))} cores", f"{memory:.0f} GiB",
         f"{platform.system()} {platform.release().partition('-')[0]}",
-        f"Python {platform.python_version()}",
-        f"rating kernels {KERNEL_VERSION}",
-    )
+        f"Python {platform.python_version()}", f"rating kernels {KERNEL_VERSION}",
+    )  # fmt: skip
     return ", ".join(parts)
 
 

@@ -21,34 +21,23 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
 @click.argument("folder", type=FOLDER, required=False)
 @click.option("--data", type=FOLDER, help="The same as FOLDER: that of the files of rounds.")
 @click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="evidence",
-    show_default=True,
-    help="Folder for report.md, its figures, and games.json.",
-)
+    "--out", type=click.Path(file_okay=False, path_type=Path), default="evidence",
+    show_default=True, help="Folder for report.md, its figures, and games.json.",
+)  # fmt: skip
 @click.option(
-    "--only",
-    "parts",
-    type=click.Choice(PARTS),
-    multiple=True,
+    "--only", "parts", type=click.Choice(PARTS), multiple=True,
     help="Only this part; several can be given.",
-)
+)  # fmt: skip
 @click.option(
-    "--system",
-    "systems",
-    type=click.Choice(sorted(SPACES)),
-    multiple=True,
+    "--system", "systems", type=click.Choice(sorted(SPACES)), multiple=True,
     help="Only this system; several can be given.",
-)
+)  # fmt: skip
 @click.option("--rounds", type=COUNT, help="Only so many rounds of each file, the first ones.")
 @click.option("--trials", type=COUNT, help="Configurations to try for each, when tuning.")
 @click.option(
-    "--cut",
-    callback=_sizes,
-    metavar="N,N,...",
+    "--cut", callback=_sizes, metavar="N,N,...",
     help="Games: each file also cut at random into rounds of N players.",
-)
+)  # fmt: skip
 @click.option(
     "--teams", type=COUNT, metavar="N", help="Games: each file also cut into rounds of N against N."
 )

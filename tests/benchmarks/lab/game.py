@@ -214,16 +214,9 @@ def session(rows: Ints, players: int, number: int) -> Session:
     size = np.array([entries])
     rounds = RoundBatch(
         heads=[Round(round_id=f"r{number}", ladder="synthetic", completed_at="")],
-        time=np.array([BEGIN_S + number * DAY_S]),
-        weight=np.ones(1),
-        ceiling=np.full(1, np.inf),
-        config_index=np.zeros(1, np.int64),
-        unknown=np.zeros(1, np.bool_),
-        entries=size,
-        sizes=size,
-        place=np.arange(1, entries + 1, dtype=np.int32),
-        members=np.ones(entries, np.int64),
-        share=np.ones(entries),
-        names=NO_ROUNDS.names,
-    )
+        time=np.array([BEGIN_S + number * DAY_S]), weight=np.ones(1), ceiling=np.full(1, np.inf),
+        config_index=np.zeros(1, np.int64), unknown=np.zeros(1, np.bool_), entries=size, sizes=size,
+        place=np.arange(1, entries + 1, dtype=np.int32), members=np.ones(entries, np.int64),
+        share=np.ones(entries), names=NO_ROUNDS.names,
+    )  # fmt: skip
     return Session("synthetic", players, rows, rounds, ONE_WAVE, np.array([number]))

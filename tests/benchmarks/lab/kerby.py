@@ -29,12 +29,9 @@ class Method:
 
 
 def _trueskill(
-    sigma: float,
-    beta: float,
-    tau: float,
-    display: parameters.MinusSigma | None,
+    sigma: float, beta: float, tau: float, display: parameters.MinusSigma | None,
     margin: float = 0.01,
-) -> parameters.TrueSkill:
+) -> parameters.TrueSkill:  # fmt: skip
     return parameters.TrueSkill(
         beta=beta, sigma_drift=tau, draw_margin=margin, initial_mu=25.0, initial_sigma=sigma,
         display=display or "mu",
@@ -44,45 +41,33 @@ def _trueskill(
 LCB = parameters.MinusSigma(minus_sigma=2.0)
 DEFAULT, MARGIN = (25.0 / 3.0, 25.0 / 6.0, 25.0 / 300.0), 0.74  # the margin of a draw in ten
 
+PAIRS, PL, GAUSS = parameters.PairwiseElo, parameters.PlackettLuce, parameters.Thurstone
 METHODS = {
-    "pairwise sum": Method(parameters.PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
-    "pairwise average": Method(
-        parameters.PairwiseElo(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423
-    ),
-    "plackett-luce": Method(parameters.PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
-    "thurstone": Method(parameters.Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
+    "pairwise sum": Method(PAIRS(learning_rate=0.07, initial_mu=0), 0.2396),
+    "pairwise average": Method(PAIRS(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423),
+    "plackett-luce": Method(PL(learning_rate=0.32, initial_mu=0), 0.2394),
+    "thurstone": Method(GAUSS(learning_rate=0.26, initial_mu=0), 0.2367),
     "trueskill default mu": Method(_trueskill(*DEFAULT, None, MARGIN), 0.2453, 0.1738),
     "trueskill default mu - 2 sigma": Method(_trueskill(*DEFAULT, LCB, MARGIN), 0.2159),
     "trueskill mu": Method(_trueskill(3.7, 2.3, 0.18, None), 0.2411),
     "trueskill mu - 2 sigma": Method(_trueskill(5.0, 2.5, 0.12, LCB), 0.2148, 0.1732),
-    "pairwise sum, anchor": Method(
-        parameters.PairwiseElo(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251
-    ),
+    "pairwise sum, anchor": Method(PAIRS(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251),
     "pairwise average, anchor": Method(
-        parameters.PairwiseElo(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0),
-        0.2275,
+        PAIRS(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0), 0.2275
     ),
-    "plackett-luce, anchor": Method(
-        parameters.PlackettLuce(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229
-    ),
-    "thurstone, anchor": Method(
-        parameters.Thurstone(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234
-    ),
+    "plackett-luce, anchor": Method(PL(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229),
+    "thurstone, anchor": Method(GAUSS(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234),
     "plackett-luce, anchor, rates": Method(
-        parameters.PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
+        PL(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
     ),
     "thurstone, anchor, rates": Method(
-        parameters.Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
+        GAUSS(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
     ),
     "plackett-luce, anchor, rates, floor": Method(
-        parameters.PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0),
-        0.2177,
-        0.1813,
+        PL(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0), 0.2177, 0.1813
     ),
     "thurstone, anchor, rates, floor": Method(
-        parameters.Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0),
-        0.2211,
-        0.1808,
+        GAUSS(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0), 0.2211, 0.1808
     ),
 }
 

@@ -33,11 +33,9 @@ TAU = Dimension("tau", 0.004, 4.0, 25.0 / 300.0)
 DRAW = Dimension("draw_probability", 0.001, 0.5, 0.1)
 
 SPACES: dict[str, tuple[Dimension, ...]] = {
-    "openskill-plackett-luce": (BETA, TAU),
-    "openskill-thurstone-mosteller": (BETA, TAU),
-    "trueskill-package": (BETA, TAU, DRAW),
-    **{name: each.space for name, each in PLAIN.items()},
-}
+    "openskill-plackett-luce": (BETA, TAU), "openskill-thurstone-mosteller": (BETA, TAU),
+    "trueskill-package": (BETA, TAU, DRAW), **{name: each.space for name, each in PLAIN.items()},
+}  # fmt: skip
 """The dimensions of each peer, with first guesses as the packages' defaults or the textbooks'."""
 
 MODULES = {  # The module of each peer that is a package.

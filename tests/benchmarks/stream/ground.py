@@ -76,13 +76,10 @@ class Ground:
         at = {
             "kafka": ",".join(each.address for each in self.kafka),
             "redis": ",".join(each.address for each in self.redis),
-            "redis_cluster": len(self.redis) > 1,
-            "replication": self.servers.copies,
-            "http": "127.0.0.1:0",
-            "topic_prefix": f"{RUN}{self._runs}.",
-            "session_timeout_ms": SESSION_MS,
-            "ready_lag": 0,
-        }
+            "redis_cluster": len(self.redis) > 1, "replication": self.servers.copies,
+            "http": "127.0.0.1:0", "topic_prefix": f"{RUN}{self._runs}.",
+            "session_timeout_ms": SESSION_MS, "ready_lag": 0,
+        }  # fmt: skip
         return msgspec.convert({**at, **settings, **self.given}, Settings, strict=False)
 
     def new_folder(self) -> Path:
@@ -157,12 +154,10 @@ def copied(servers: Servers) -> dict[str, str]:
     """Properties of brokers that keep so many copies of the topics of their own, too."""
     copies, least = str(servers.copies), str(max(servers.copies - 1, 1))
     return PROPERTIES | {
-        "default.replication.factor": copies,
-        "min.insync.replicas": least,
+        "default.replication.factor": copies, "min.insync.replicas": least,
         "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": least,
-    }
+        "transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": least,
+    }  # fmt: skip
 
 
 def processor_s(pid: int) -> float:
@@ -188,19 +183,14 @@ def a_producer(kafka: str, linger_ms: int, **options: Any) -> Iterator[Producer]
     failures: list[str] = []
     producer = Producer(
         {
-            "bootstrap.servers": kafka,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
-            "message.max.bytes": 16 * 2**20,
-            "linger.ms": linger_ms,
-            "queue.buffering.max.kbytes": 1_000_000,
-            "queue.buffering.max.messages": 1_000_000,
+            "bootstrap.servers": kafka, "enable.idempotence": True, "partitioner": "murmur2_random",
+            "message.max.bytes": 16 * 2**20, "linger.ms": linger_ms,
+            "queue.buffering.max.kbytes": 1_000_000, "queue.buffering.max.messages": 1_000_000,
             "delivery.report.only.error": True,
-            "on_delivery": lambda error, _: failures.append(error.str()),
-            **options,
+            "on_delivery": lambda error, _: failures.append(error.str()), **options,
         },
         logger=CLIENT_LOGGER,
-    )
+    )  # fmt: skip
     yield producer
     assert producer.flush(TIMEOUT_S) == 0, "the broker does not take the rounds"
     assert not failures, failures[0]

@@ -309,17 +309,13 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
     consumer = Consumer(
         client_options(settings)
         | {
-            "group.id": settings.topic_prefix + group,
-            "group.instance.id": settings.instance_id,
-            "session.timeout.ms": settings.session_timeout_ms,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 100,
+            "group.id": settings.topic_prefix + group, "group.instance.id": settings.instance_id,
+            "session.timeout.ms": settings.session_timeout_ms, "isolation.level": "read_committed",
+            "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 10,
         },
         logger=CLIENT_LOGGER,
-    )
+    )  # fmt: skip
     consumer.subscribe([topic])
     return consumer
 

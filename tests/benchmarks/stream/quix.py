@@ -65,16 +65,10 @@ def _events(
     rows = zip(players, ranks, before, after, strict=True)
     for player, rank, (previous_mu, previous_sigma), (mu, sigma) in rows:
         yield {
-            "ladder": event["ladder"],
-            "player": player,
-            "round_id": event["round_id"],
-            "completed_at": event["completed_at"],
-            "rank": rank,
-            "mu": mu,
-            "sigma": sigma,
-            "previous_mu": previous_mu,
-            "previous_sigma": previous_sigma,
-        }
+            "ladder": event["ladder"], "player": player, "round_id": event["round_id"],
+            "completed_at": event["completed_at"], "rank": rank, "mu": mu, "sigma": sigma,
+            "previous_mu": previous_mu, "previous_sigma": previous_sigma,
+        }  # fmt: skip
 
 
 if __name__ == "__main__":
