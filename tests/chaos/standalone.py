@@ -329,9 +329,9 @@ def ingest(name: str, folder: Path, quick: bool) -> Outcome:
         stack.enter_context(workers(folder))(settings)
         door = Host(settings, folder, "serve")
         stack.callback(door.close)
-        outcome = _kill_serve(name, door, kafka, FEW_OF_SERVE if quick else KILLS_OF_SERVE)
+        found = _kill_serve(name, door, kafka, FEW_OF_SERVE if quick else KILLS_OF_SERVE)
         judged = check(name, judge_twice(live, settings))
-        return msgspec.structs.replace(outcome, judged=judged)
+        return msgspec.structs.replace(found, judged=judged)
 
 
 def _kill_serve(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
@@ -349,7 +349,7 @@ def _kill_serve(name: str, door: Host, kafka: Server, kills: int) -> Outcome:
         crowd.wait_for(1, door)
     wait_until(finished := Finished(door.settings), "all is rated", moves=finished.moves)
     verify(name, door.settings)
-    return _outcome(name, door.settings, crowd, kills + 1, max(recoveries_s))
+    return outcome(name, door.settings, crowd, kills + 1, max(recoveries_s))
 
 
 def _without_kafka(kafka: Server, crowd: Crowd, door: Host) -> float:
@@ -362,7 +362,7 @@ def _without_kafka(kafka: Server, crowd: Crowd, door: Host) -> float:
     return time.monotonic() - began_s
 
 
-def _outcome(name: str, at: Settings, crowd: Crowd, faults: int, recovery_s: float) -> Outcome:
+def outcome(name: str, at: Settings, crowd: Crowd, faults: int, recovery_s: float) -> Outcome:
     """Compare the events with the rounds that were acknowledged."""
     events = [
         rating_changed_from_json(message.value() or b"")

@@ -51,19 +51,15 @@ from tests.waits import HANGS_S
 NAME = Pseudonym("ann", "somebody")
 
 
-def erased(place: Place, prefix: str) -> tuple[Migration, Place]:
-    """Erase a player as the command does, but leave the old log. Returns also the new place."""
-    with place.successor(prefix) as target:
-        work = Migration(place, target, ANY_LADDER, NAME, "nothing was erased")
-        work.check()
-        work.copy(work.search())
-        work.rebuild()
-    return work, target
-
-
-def prefix_of(place: Place) -> str:
-    """The prefix of the new topics; empty for a place without topics."""
-    return f"{place.settings.topic_prefix}v2." if place.settings.topic_prefix else ""
+def copied(
+    place: Place, target: Place, name: Pseudonym | None = None, undone: str = "nothing was moved",
+    ladders: Ladders = ANY_LADDER,
+) -> Migration:  # fmt: skip
+    """The migration to a new place whose log is copied, as the command does it."""
+    work = Migration(place, target, ladders, name, undone)
+    work.check()
+    work.copy(work.search())
+    return work
 
 
 def renamed(found: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]:
@@ -77,7 +73,10 @@ def test_an_id_is_erased(places: PlaceRig) -> None:
     """Ratings and offsets stay. The id is in no text, and rejected records are empty."""
     place = places.rated()
     before = renamed(dict(digests(place)))
-    work, new = erased(place, prefix_of(place))
+    prefix = place.settings.topic_prefix
+    with place.successor(f"{prefix}v2." if prefix else "") as new:
+        work = copied(place, new, NAME, "nothing was erased")
+        work.rebuild()
     if is_file(place):
         new = places.opened(place.settings)
     assert digests(new) == before
@@ -168,9 +167,7 @@ def test_an_id_is_not_erased_while_a_correction_waits() -> None:
 def test_a_belief_that_differs_ends_it() -> None:
     """It ends the migration before the new place can be used. The old place is unchanged."""
     source, target = a_memory(), an_empty_place()
-    work = Migration(source, target, ANY_LADDER, None, "nothing was moved")
-    work.check()
-    work.copy(work.search())
+    work = copied(source, target)
     shard = next(iter(source.store.beliefs.values()))
     player = next(iter(shard))
     shard[player] = shard[player][:-1] + bytes([shard[player][-1] ^ 1])
@@ -187,9 +184,7 @@ def test_a_record_that_comes_during_a_copy_ends_it(
 ) -> None:
     """It ends the migration, whether it comes to the old place or to the new one."""
     source, target = a_memory(), an_empty_place()
-    work = Migration(source, target, ANY_LADDER, None, "nothing was moved")
-    work.check()
-    work.copy(work.search())
+    work = copied(source, target)
     change(source, target)
     with pytest.raises(Failed, match=says):
         work.rebuild()
@@ -220,10 +215,7 @@ def test_a_log_whose_shards_were_added(pseudonym: Pseudonym | None) -> None:
     expected = newest(a_memory())
     before = {key: newest_by_offset(source, key) for key in expected}
     assert before == expected
-    work = Migration(source, target, ANY_LADDER, pseudonym, "")
-    work.check()
-    work.copy(work.search())
-    work.rebuild()
+    copied(source, target, pseudonym).rebuild()
     names = {key: key.replace(b":ann", b":somebody") if pseudonym else key for key in expected}
     for key, value in expected.items():
         found = newest_by_offset(target, names[key])
@@ -309,10 +301,7 @@ def test_two_ladders_files_at_once() -> None:
     changed = Ladder(rating=template.rating, changes=(change,))
     new = Ladders(ladders={LADDER: changed, TEMPLATE: template})
     source, target = a_rated_place(LOG, new), an_empty_place()
-    work = Migration(source, target, new, None, "nothing was moved")
-    work.check()
-    work.copy(work.search())
-    work.rebuild()
+    copied(source, target, ladders=new).rebuild()
     assert digests(target) == digests(source)
     assert target.ladder_log().of(LADDER) == source.ladder_log().of(LADDER)
     for place in (source, target):

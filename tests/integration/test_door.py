@@ -2,21 +2,22 @@
 killed. (In `test_outages`, Kafka goes away.) Seeds and resets among corrections. A game that moves
 in: its players get ratings from a table, from another ladder, and with a posted round."""
 
-import threading
 from collections import Counter
+from contextlib import closing
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from local.processes import free_port
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.seeds import SEEDS
 from tests.builders import doors
 from tests.builders.serves import ServeHere, ServeThread
+from tests.chaos import standalone
 from tests.chaos.corrected import matches
 from tests.chaos.correcting import LADDERS_FILE, LARGE, SeededSeason
 from tests.integration.processes import PATIENTLY, Answering, Start, WorkerProcess, done, refused
@@ -138,69 +139,26 @@ def until_fresh(api: Answering, path: str, body: Any = None) -> Any:
     return answer.json
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_while_it_takes_rounds(
-    settings: SettingsFactory, worker_process: Start, serve_process: Serve, kills: int
+    settings: SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """Clients send unanswered rounds again to the next process. None is lost, none doubled."""
-    place = settings(partitions=2)
+    place = with_a_door(settings(partitions=2, serve=f"127.0.0.1:{free_port()}"))
     worker_process(place)
-    api = [serve_process(with_a_door(place))]
-    counts = [0] * CLIENTS
-    failures: list[str] = []
-    stop = threading.Event()
-    threads = [
-        threading.Thread(target=_report, args=(number, api, counts, failures, stop))
-        for number in range(CLIENTS)
-    ]
-    for thread in threads:
-        thread.start()
-    for killed in range(kills):
-        wait_until(
-            partial(have_reported, counts, failures, 30 * (killed + 1)), "the clients report",
-            moves=lambda: list(counts),
-        )  # fmt: skip
-        api[0].kill()
-        api[0] = serve_process(with_a_door(place))
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with (
+        closing(standalone.Host(place, tmp_path, "serve")) as door,
+        standalone.clients(place.serve, TOKEN) as crowd,
+    ):
+        for _ in range(2):
+            door.start()
+            crowd.wait_for(30, door)
+            door.kill()
+        door.start()
+        crowd.wait_for(1, door)
     wait_until(Finished(place), "all is rated")
-    wanted = {f"c{number}-{i}" for number in range(CLIENTS) for i in range(counts[number])}
-    found = Counter(each.round_id for each in published(place))
-    assert wanted <= found.keys()  # the very last rounds may have had no answer
-    assert set(found.values()) == {2}  # two players a round, none doubled
+    found = standalone.outcome("killed", place, crowd, 2, 0.0)
+    assert (found.lost, found.doubled) == (0, 0)
     done(place, "verify", "--wait", PATIENTLY)
-
-
-CLIENTS = 4
-
-
-def have_reported(counts: list[int], failures: list[str], least: int) -> bool:
-    """Whether so many rounds are acknowledged, or something is wrong."""
-    return sum(counts) >= least or bool(failures)
-
-
-def _report(
-    number: int, api: list[WorkerProcess], counts: list[int], failures: list[str],
-    stop: threading.Event,
-) -> None:  # fmt: skip
-    """Send rounds one after the other, each until it is acknowledged."""
-    while not stop.is_set():
-        body = a_round(f"c{number}-{counts[number]}", f"p{number}", f"q{counts[number] % 5}")
-        try:
-            answer = post(api[0], f"/v1/ladders/l{number}/rounds", body)
-        except (OSError, ValueError, HTTPException):
-            continue  # it was killed
-        except Exception as error:
-            failures.append(repr(error))
-            return
-        if answer.status == 202:
-            counts[number] += 1
-        elif answer.status != 503:
-            failures.append(answer.text)
-            return
 
 
 # --- seeds ---

@@ -11,12 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE
+from tests.integration.erasing import beliefs
 from tests.integration.processes import PATIENTLY, Start, done, wait_until
 from tests.integration.topics import Finished, published
 from tests.real import SettingsFactory
@@ -31,14 +29,11 @@ sigma_limit = 80
 rho = 1.0
 drift_per_day = 0.5
 
-[ladders.codeforces.rating]
-system = "elo-mmr"
-weight_limit = 0.23
-sigma_limit = 54
-rho = 0.04
+[ladders.codeforces]
+rating = { system = "elo-mmr", weight_limit = 0.23, sigma_limit = 54, rho = 0.04 }
 
-[ladders.map-rando.rating]
-system = "two-moment"
+[ladders.map-rando]
+rating = { system = "two-moment" }
 """
 
 
@@ -79,48 +74,11 @@ def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
     return Season(rounds, ladders, beliefs, results)
 
 
-def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | None]:
-    """The records of these players in Redis, without source offsets."""
-    asked: dict[int, list[Player]] = {}
-    shards = shards_of([player for _, player in players], settings.shards)
-    for player, shard in zip(players, shards.tolist(), strict=True):
-        asked.setdefault(shard, []).append(player)
-    store = RedisStore(settings)
-    stored = store.read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
-    store.close()
-    return {
-        player: None if record is None else _without_offset(record)
-        for shard, wanted in asked.items()
-        for player, record in zip(wanted, stored[shard].records, strict=True)
-    }
-
-
-def _check_all(season: Season, settings: Settings) -> None:
-    """Check: beliefs equal `rate`, `verify` agrees, each result is published once, in order."""
-    assert "all equal, bit for bit" in done(settings, "verify", "--wait", PATIENTLY)
-    assert _beliefs(settings, list(season.beliefs)) == season.beliefs
-
-    # A killed worker's open transaction hides later events until Kafka gives it up.
-    wait_until(Finished(settings), "every event can be read")
-    found: Counter[tuple[str, str, str]] = Counter()
-    rounds_of: dict[Player, list[int]] = {}
-    for event in published(settings):
-        found[event.ladder, event.round_id, event.player] += 1
-        rounds_of.setdefault((event.ladder, event.player), []).append(event.rounds)
-    assert found == season.results
-    assert all(played == list(range(1, len(played) + 1)) for played in rounds_of.values())
-
-
-@pytest.fixture
-def place(season: Season, settings: SettingsFactory) -> Settings:
-    """Settings for this season, with more shards than workers."""
-    return settings(shards=6, ladders=str(season.ladders), buckets=64)
-
-
 def test_a_killed_worker_loses_and_doubles_nothing(
-    season: Season, place: Settings, worker_process: Start
+    season: Season, settings: SettingsFactory, worker_process: Start
 ) -> None:
-    """A worker is killed midway. Beliefs equal a replay's bytes, and each event is there once."""
+    """A worker is killed midway. Beliefs equal `rate`, and each event is there once, in order."""
+    place = settings(shards=6, ladders=str(season.ladders), buckets=64)  # more shards than workers
     first, second = worker_process(place), worker_process(place)
     done(place, "submit", season.rounds)
     admin = Admin(place)
@@ -130,5 +88,17 @@ def test_a_killed_worker_loses_and_doubles_nothing(
     first.kill()
     assert len(published(place)) < sum(season.results.values()), "killed in the middle"
     third = worker_process(place)
-    _check_all(season, place)
+    assert "all equal, bit for bit" in done(place, "verify", "--wait", PATIENTLY)
+    found = {player: _without_offset(record) for player, record in beliefs(place).items()}
+    assert found == season.beliefs
+
+    # A killed worker's open transaction hides later events until Kafka gives it up.
+    wait_until(Finished(place), "every event can be read")
+    results: Counter[tuple[str, str, str]] = Counter()
+    rounds_of: dict[Player, list[int]] = {}
+    for event in published(place):
+        results[event.ladder, event.round_id, event.player] += 1
+        rounds_of.setdefault((event.ladder, event.player), []).append(event.rounds)
+    assert results == season.results
+    assert all(played == list(range(1, len(played) + 1)) for played in rounds_of.values())
     assert second.running and third.running

@@ -390,19 +390,20 @@ def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
     stage.rebuild_and_start()
 
 
-def two_shards_without_epochs(stage: Stage) -> None:
-    """There are two shards, and parts name no epoch, as those of the last release."""
+def paused_with_two_shards(stage: Stage) -> Actor:
+    """An estimator is paused before it sends a round's parts, made for two shards. Parts name no
+    epoch, as those of the last release."""
     stage.instead(Progress, "check_epoch", lambda *_: None)
     stage.begin_with(2)
-
-
-def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
-    """An estimator is paused before it sends a round's parts, made for two shards. Others rate the
-    round, and shards are added. Returns the paused estimator."""
-    two_shards_without_epochs(stage)
     stage.round(A2, B2)
     paused = stage.estimator()
     stage.until(paused, ports.Scatter)
+    return paused
+
+
+def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
+    """Others rate a paused estimator's round, and shards are added. Returns that estimator."""
+    paused = paused_with_two_shards(stage)
     paused.driver.unkindness = NEVER_HEARS
     successor, updater = stage.workers()
     stage.through(successor, ports.CommitSource)
@@ -440,14 +441,10 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
 def lost_again_after_shards_were_added(stage: Stage) -> None:
     """The paused estimator sends parts that nobody else has sent. Before they are sent for the new
     number of shards, the store is lost again."""
-    two_shards_without_epochs(stage)
-    stage.round(A2, B2)
-    paused = stage.estimator()
-    stage.until(paused, ports.Scatter)
+    paused = paused_with_two_shards(stage)
     stage.rebuild()
     stage.perform(paused)
-    updater = stage.updater()
-    stage.turns(updater)
+    stage.turns(stage.updater())
     stage.rebuild_and_start()
 
 

@@ -29,6 +29,13 @@ def in_a_loop(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., 
     return test
 
 
+def a_hub(*positions: int) -> Hub:
+    """A hub whose reading has begun at these positions, or at the start of one partition."""
+    hub = Hub()
+    hub.begin(positions or [0])
+    return hub
+
+
 class Followed:
     """A client that reads all that there is when asked, and its stream."""
 
@@ -63,16 +70,14 @@ def _short(text: bytes) -> str:
 @in_a_loop
 async def test_a_client_that_is_ahead_of_this_process() -> None:
     """Nothing is sent again, no id goes back, and a cut-off client continues where it was."""
-    hub = Hub()
-    hub.begin([100, 50])
+    hub = a_hub(100, 50)
     client = Followed(hub, "103.40")
     assert await client.read() == ["reset", "id:100.50"]  # 40 to 50 may have been missed
     client = Followed(hub, "103.50")
     assert await client.read() == ["id:103.50"]
     hub.publish([*events(0, 100, 101), *events(1, 50), *events(0, 102, 103, 104)])
     assert await client.read() == ["1:50@103.51", "0:103@104.51", "0:104@105.51"]
-    hub = Hub()
-    hub.begin([0, 0])
+    hub = a_hub(0, 0)
     hub.publish([*events(1, 0), *events(0, 0, 1), *events(1, 1)])
     client = Followed(hub, "1.0")
     assert await client.read() == ["1:0@1.1", "0:1@2.1", "1:1@2.2", "id:2.2"]
@@ -81,8 +86,7 @@ async def test_a_client_that_is_ahead_of_this_process() -> None:
 @in_a_loop
 async def test_reading_that_begins_again() -> None:
     """No client gets an event twice, and none misses one. Ids do not go back."""
-    hub = Hub()
-    hub.begin([0])
+    hub = a_hub()
     old = Followed(hub)
     hub.publish(events(0, 0, 1, 2, 3))
     hub.begin([0])
@@ -92,8 +96,7 @@ async def test_reading_that_begins_again() -> None:
     assert await old.read() == ["id:0", "0:0@1", "0:1@2", "0:2@3", "0:3@4", "0:4@5"]
     assert await back.read() == ["id:2", "0:2@3", "0:3@4", "0:4@5"]
     assert await new.read() == ["id:4", "0:4@5"]
-    hub = Hub()
-    hub.begin([0, 0])
+    hub = a_hub(0, 0)
     client = Followed(hub)
     hub.publish(events(0, 0, 1))
     hub.begin([0, 0])
@@ -124,13 +127,11 @@ async def test_an_id_beyond_the_end_of_the_topic() -> None:
 @in_a_loop
 async def test_other_ladders_are_not_streamed() -> None:
     """But ids count them. Who hangs up before anything was asked for holds no place."""
-    hub = Hub()
-    hub.begin([0])
+    hub = a_hub()
     client = Followed(hub)
     hub.publish([*events(0, 0, ladder="other"), *events(0, 1)])
     assert await client.read() == ["id:0", "0:1@2"]
-    hub = Hub()
-    hub.begin([0])
+    hub = a_hub()
     stream = hub.follow("l", None)
     assert len(hub) == 1
     del stream
@@ -151,8 +152,7 @@ def test_the_ring_reaches_back_so_far() -> None:
 @in_a_loop
 async def test_who_takes_too_little_is_cut_off() -> None:
     """After MOST_WAITING events; of what was missed before, more may come than that."""
-    hub = Hub()
-    hub.begin([0])
+    hub = a_hub()
     hub.publish(events(0, *range(MOST_WAITING + 10)))
     client = Followed(hub, "0")
     assert len(await client.read()) == MOST_WAITING + 11
@@ -168,8 +168,7 @@ async def test_who_takes_too_little_is_cut_off() -> None:
 async def test_places_for_followers_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there are none, the address with the most gives up its newest for one with fewer."""
     monkeypatch.setattr(event_stream, "MOST_FOLLOWERS", 3)
-    hub = Hub()
-    hub.begin([0])
+    hub = a_hub()
     greedy = [Followed(hub, who="a") for _ in range(3)]
     with pytest.raises(Refused) as refused:
         Followed(hub, who="a")
@@ -189,11 +188,8 @@ class Queue:
     """An executor of one thread and a queue of four; work waits until it is `free`."""
 
     def __init__(self) -> None:
-        self.turns, self.free, self.done = (
-            FairExecutor("test", 1, 4),
-            threading.Event(),
-            list[str](),
-        )
+        self.turns, self.free = FairExecutor("test", 1, 4), threading.Event()
+        self.done = list[str]()
 
     def ask(self, who: str, *names: str) -> list[asyncio.Task[str]]:
         return [asyncio.create_task(self._asked(who, name)) for name in names]

@@ -52,6 +52,7 @@ TENNIS = (
 GO = "black,white,result\np1,p2,B+R\np2,p1,W+3.5\np1,p2,Jigo\n"
 MAHJONG = 'game,player,score\ng1,p1,"41,200"\ng1,p2,"28,500"\ng1,p3,"20,300"\ng1,p4,"10,000"\n'
 DATES = "date,player1,player2,score1,score2\n24-08-16,p1,p2,1,0\n24-02-20,p2,p1,1,0\n"
+DAYS = "Date,winner,loser\n05/05/2020,p1,p2\n03/04/2020,p1,p2\n"
 ROBOTS = "match_id,red1,red2,blue1,blue2,red_score,blue_score\nm1,p1,p2,p3,p4,195,183\n"
 TEAMS = "game,player,Team Colour,rank\ng,p1,red,1\ng,p2,red,1\ng,p3,blue,2\ng,p4,blue,2\n"
 EQUAL = "match_id,winner,loser,winner_score,loser_score\nm1,p1,p2,34,20\nm2,p2,p1,20,20\n"
@@ -239,6 +240,15 @@ CASES = {
                                  "p1 > p2 2024-12-30"),
     "months first": read("date,winner,loser\n03/04/2020,p1,p2\n12/31/2019,p1,p2\n",
                          "p1 > p2 2019-12-31", "p1 > p2 2020-03-04"),
+    "days or months": asked(DAYS, "column Date: in which order are day, month and year? line 3: "
+                            "'03/04/2020' is 2020-04-03 by dmy or 2020-03-04 by mdy: say --dates "
+                            "dmy or --dates mdy"),
+    "days, said": read(DAYS, "p1 > p2 2020-04-03", "p1 > p2 2020-05-05",
+                       by=("--columns", "time=Date:dmy")),
+    "months, said": read(DAYS, "p1 > p2 2020-03-04", "p1 > p2 2020-05-05",
+                         by=("--columns", "time=Date:mdy")),
+    "days, decided": read(DAYS + "31/12/2019,p1,p2\n", "p1 > p2 2019-12-31", "p1 > p2 2020-04-03",
+                          "p1 > p2 2020-05-05"),
     "no order fits": asked("date,winner,loser\n31/12/2019,p1,p2\n12/31/2019,p1,p2\n",
                            "line 2: '31/12/2019' is 2019-12-31 by dmy; line 3: '12/31/2019' is "
                            "2019-12-31 by mdy: say --dates dmy or --dates mdy"),
