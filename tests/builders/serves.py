@@ -78,11 +78,6 @@ class _StandaloneThread(standalone.Standalone, IndexThread):
     """A standalone process whose index runs in the thread that calls `listen`."""
 
 
-def with_index(settings: Settings) -> Settings:
-    """The settings with a new folder for the index."""
-    return msgspec.structs.replace(settings, index=tempfile.mkdtemp(prefix="stream-rater-index-"))
-
-
 class _Loop(asyncio.SelectorEventLoop):
     """An event loop that leaves signals to the main thread."""
 
@@ -120,7 +115,9 @@ class ServeThread(Answering):
         self, settings: Settings, parts: Callable[..., MakeParts] = parts_of_service
     ) -> None:
         self._made = parts is parts_of_service and not settings.index
-        settings = with_index(settings) if self._made else settings
+        if self._made:
+            index = tempfile.mkdtemp(prefix="stream-rater-index-")
+            settings = msgspec.structs.replace(settings, index=index)
         ladders = ladders_of_settings(settings)
         self.settings = settings
         self.failure: BaseException | None = None

@@ -259,10 +259,6 @@ SECRET = re.compile("SECRET|f00d")
 PAGES = ("metrics", "healthz", "readyz", "")
 
 
-def said_by(worker: processes.WorkerProcess) -> str:
-    return "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
-
-
 def test_secrets_stay_secret(castle: Castle, worker_process: Start, tmp_path: Path) -> None:
     """Secrets of files and URLs are neither in debug logs nor on pages, also when a worker ends."""
     at = castle.place()
@@ -277,7 +273,7 @@ def test_secrets_stay_secret(castle: Castle, worker_process: Start, tmp_path: Pa
         )
     )  # fmt: skip
     rated(opened, *some_rounds())
-    found = said_by(worker)
+    found = "".join([worker.log(), *(worker.get(f"/{page}")[1] for page in PAGES)])
     assert "wave sent" in found and "stream_rater_rounds_total" in found
     castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")
     assert worker.wait() == 1

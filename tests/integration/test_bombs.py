@@ -26,13 +26,6 @@ MANY = 24  # The number of records in a batch that cannot be read.
 MOST_MEMORY = 1536 * MEBIBYTE  # For a worker: 536 MiB were measured. All bombs are 1.2 GB.
 
 
-def make_large_topics(at: Settings) -> None:
-    """Create topics that accept records of 50 MB, but not rating-changed: the worker creates it."""
-    names = Topics.of(at)
-    large = {"max.message.bytes": str(TOPIC_BYTES)}
-    make_topics(at, names.rounds, names.parts, names.rejected, config=large)
-
-
 def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]:
     """Append in one batch, to the rounds or to another topic. Returns the broker's errors."""
     options: Any = {
@@ -64,7 +57,8 @@ def test_bombs_do_not_kill_or_stop(
 ) -> None:
     """Among bombs and a message of 50 MB, all valid rounds are rated, and `verify` agrees."""
     at = settings(partitions=1)
-    make_large_topics(at)
+    names, large = Topics.of(at), {"max.message.bytes": str(TOPIC_BYTES)}
+    make_topics(at, names.rounds, names.parts, names.rejected, config=large)  # and no others
     many = [b"%d" % n + bytes(BOMB_BYTES // MANY) for n in range(MANY)]
     attacks: list[tuple[str, list[bytes]]] = [
         *((codec, [bytes(BOMB_BYTES)]) for codec in codecs),

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -130,13 +129,11 @@ def test_what_cannot_be_moved_is_refused(
 def mirror(at: Settings, to: Settings, *topics: str) -> None:
     """Copy what a subscriber reads to the same partitions of another Kafka, as mirrors do."""
     for name in topics:
-        found = read_topic(at, getattr(Topics.of(at), name))
-        produce(to, [*map(as_it_was, found)], getattr(Topics.of(to), name))
-
-
-def as_it_was(message: Any) -> Bytes:
-    """A message that was read, to be sent to the same partition."""
-    return Bytes(message.value(), message.key(), headers_of(message), message.partition())
+        found = [
+            Bytes(each.value(), each.key(), headers_of(each), each.partition() or 0)
+            for each in read_topic(at, getattr(Topics.of(at), name))
+        ]
+        produce(to, found, getattr(Topics.of(to), name))
 
 
 @pytest.mark.slow

@@ -19,20 +19,15 @@ AT = "/v1/ladders/eu"
 COUNT = 2000  # Players with two events each; all first events come first.
 
 
-def publish_many(at: Settings) -> None:
-    """Two events of each player, and some players."""
+def test_while_the_topic_is_first_read(settings: SettingsFactory, serve: ServeHere) -> None:
+    """Nothing is shown until the topic was read to its end. Then all is shown."""
+    at = settings()
     Admin(at).create_topics()
     for turn, rating in enumerate((1000.0, 1500.0)):
         about = {"ladder": "eu", "rounds": 7 + turn}
         publish(
             at, *(an_event(f"p{i}", turn * COUNT + i, rating + i, **about) for i in range(COUNT))
         )
-
-
-def test_while_the_topic_is_first_read(settings: SettingsFactory, serve: ServeHere) -> None:
-    """Nothing is shown until the topic was read to its end. Then all is shown."""
-    at = settings()
-    publish_many(at)
     api = serve(at, ready=False)
     refused = 0
 

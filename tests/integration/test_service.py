@@ -5,7 +5,6 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -123,22 +122,15 @@ def inspected(at: Settings) -> None:
     assert nobody.startswith("stream-rater: ladder 'ladder-1' has no player 'q'")
 
 
-def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence[Bytes]) -> int:
-    """Produce a round, and, once it is sent, others of its players. These are in no cache, so that
-    the others wait until an updater has applied the first one. Returns the partition."""
-    first = produce(at, rounds[:1])
-    sent = partial(estimator.metric, "stream_rater_rounds_total", outcome="scattered")
-    wait_until(lambda: sent() == 1, "the first one was sent")
-    produce(at, rounds[1:])
-    return first[0].partition() or 0
-
-
 def test_lag_is_what_waits(settings: SettingsFactory, worker_process: Start) -> None:
     """Without updater and cache, rounds wait: the lag says how many. It is healthy, not ready."""
     at = settings(partitions=2, instance_id="one", cache_mb=0, ready_lag=3)
     worker = worker_process(at, role="estimator")
     rounds = [a_round(40 * number, "ladder-0") for number in range(10)]
-    busy = one_and_then_others(at, worker, rounds)
+    busy = produce(at, rounds[:1])[0].partition() or 0
+    sent = partial(worker.metric, "stream_rater_rounds_total", outcome="scattered")
+    wait_until(lambda: sent() == 1, "the first one was sent")
+    produce(at, rounds[1:])  # they wait until an updater has applied the first one
     produce(at, [Bytes(b"bad", b"x", partition=1 - busy)])
     waiting = {busy: 9.0, 1 - busy: 0.0}
     wait_until(lambda: lag(worker, Topics.of(at).rounds) == waiting, "nine rounds wait")

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.arrays import Floats
@@ -135,16 +135,6 @@ def feed(
     return {each.round_id: at_s for each, at_s in zip(rounds, due_s, strict=True)}, over_s[-1]
 
 
-def _corrects(message: Message) -> bool:
-    """Whether an event is of a correction: its id has four parts."""
-    return dict(headers_of(message))["ce_id"].count(b":") > 2
-
-
-def _round_of(message: Message) -> str:
-    """The round of an event, from its id: the null pipeline's value is no JSON."""
-    return dict(headers_of(message))["ce_id"].decode().split(":")[1]
-
-
 def _watch(
     kafka: str, topic: str, starts: Sequence[int], expected: int,
     pipe: "Connection[Seen | None, None]",
@@ -161,8 +151,10 @@ def _watch(
                 break
             messages = [first, *consumer.consume(AT_ONCE, 0.0)]
             now_s = time.time()
-            reported = [each for each in messages if each.error() is None and not _corrects(each)]
-            seen.round_ids.extend(map(_round_of, reported))
+            ids = [dict(headers_of(each))["ce_id"] for each in messages if each.error() is None]
+            # By ids: the null pipeline's values are no JSON. A correction's id has four parts.
+            reported = [each.decode().split(":")[1] for each in ids if each.count(b":") <= 2]
+            seen.round_ids.extend(reported)
             seen.at_s.extend([now_s] * len(reported))
     pipe.send(seen)
 
