@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -21,16 +20,9 @@ from stream_rater.contract.record import header
 from stream_rater.replay.checkpoint import heads_in
 from tests import rounds
 from tests.builders.lines import Bytes, a_correction, a_message, a_round
+from tests.integration import topics
 from tests.integration.processes import PATIENTLY, Start, done, refused, stopped
 from tests.integration.test_rebuild import flush
-from tests.integration.topics import (
-    Finished,
-    headers_of,
-    produce,
-    rated,
-    read_topic,
-    remove_topic,
-)
 from tests.real import SettingsFactory
 from tests.waits import wait_until
 
@@ -60,7 +52,7 @@ def season(first: int, count: int) -> Iterator[Bytes]:
 def correct(at: Settings, *words: str) -> int:
     """Send a correction, wait until it is applied, and return its offset."""
     printed = done(at, "correct", *words)
-    wait_until(Finished(at), f"{words} is applied")
+    wait_until(topics.Finished(at), f"{words} is applied")
     found = re.search(r"offset (\d+)$", printed)
     assert found is not None, printed
     return int(found[1])
@@ -70,12 +62,12 @@ def published_events(at: Settings) -> dict[Who, list[RatingChanged]]:
     """By player, the events. Checks that each begins at the values that the last one ended with."""
     found: dict[Who, list[RatingChanged]] = {}
     ids = set()
-    for message in read_topic(at, Topics.of(at).changed):
+    for message in topics.read_topic(at, Topics.of(at).changed):
         event = rating_changed_from_json(message.value() or b"")
         assert event.event_id not in ids
         ids.add(event.event_id)
         assert message.key() == joined(event.ladder, event.player).encode()
-        assert header(headers_of(message), "ce_id") == event.event_id
+        assert header(topics.headers_of(message), "ce_id") == event.event_id
         found.setdefault((event.ladder, event.player), []).append(event)
     for who, events in found.items():
         assert [each.offset for each in events] == sorted({each.offset for each in events}), who
@@ -111,7 +103,7 @@ def codes(at: Settings, count: int) -> list[str]:
     """The codes of all rejections, in order of their offsets."""
     printed = done(at, "rejected", "--json", "--from-start", "--count", count)
     found = [json.loads(line) for line in printed.splitlines()]
-    assert len(read_topic(at, Topics.of(at).rejected)) == len(found) == count
+    assert len(topics.read_topic(at, Topics.of(at).rejected)) == len(found) == count
     return [each["code"] for each in sorted(found, key=lambda each: each["source_offset"])]
 
 
@@ -121,7 +113,7 @@ def last_round(at: Settings, player: str, ladder: str = RANKED) -> RatingChanged
 
 def applied(at: Settings, kind: str, **about: Any) -> int:
     """Send a correction without waiting for it. Returns its offset."""
-    (message,) = produce(at, [a_message(a_correction(kind, ladder=RANKED, **about))])
+    (message,) = topics.produce(at, [a_message(a_correction(kind, ladder=RANKED, **about))])
     return message.offset() or 0
 
 
@@ -133,10 +125,10 @@ def kinds(at: Settings) -> None:
     removed = applied(at, "player-removed", player="p3", reason="aimbot")
     merged = applied(at, "player-merged", player="p0-2", into="p0")
     started = applied(at, "season-started", season=2, keep=0.5, sigma=300.0)
-    rated(at, played(900, "p1", "p2"))
+    topics.rated(at, played(900, "p1", "p2"))
     waiting = [applied(at, "round-voided", round_id=r, batched=True) for r in ("r13", "r15")]
     together = applied(at, "corrections-applied")
-    wait_until(Finished(at), "all are applied")
+    wait_until(topics.Finished(at), "all are applied")
 
     found = corrections(at, voided)
     assert found, "players moved"
@@ -160,22 +152,10 @@ def kinds(at: Settings) -> None:
     assert causes == {"corrections-applied"}
 
 
-def refused_corrections(at: Settings) -> None:
-    applied(at, "round-voided", round_id="r11")
-    applied(at, "round-voided", round_id="r10")  # of the other ladder
-    applied(at, "player-removed", player="p99")
-    applied(at, "player-merged", player="p1", into="p2")
-    applied(at, "season-started", season=2)
-    wait_until(Finished(at), "all are refused")
-    assert codes(at, 5) == [
-        "already-voided", "unknown-round", "unknown-player", "bad-merge", "bad-season",
-    ]  # fmt: skip
-
-
 def play_on(at: Settings, first: int) -> None:
     """Play rounds with the removed player, and with the merged one, who is another one now."""
     before = published_events(at)
-    rated(
+    topics.rated(
         at, played(first, "p3", "p0-2", "p1"), played(first + 1, "p3", "p1"),
         played(first + 2, "p0", "p0-2", "p2"), *season(first + 3, 8),
     )  # fmt: skip
@@ -195,27 +175,35 @@ def test_every_kind_of_correction(settings: SettingsFactory, worker_process: Sta
     rebuild, each next event begins at the last published values."""
     at = settings()
     worker = worker_process(at)
-    rated(at, *season(0, 60))
+    topics.rated(at, *season(0, 60))
     kinds(at)
-    refused_corrections(at)
+    applied(at, "round-voided", round_id="r11")
+    applied(at, "round-voided", round_id="r10")  # of the other ladder
+    applied(at, "player-removed", player="p99")
+    applied(at, "player-merged", player="p1", into="p2")
+    applied(at, "season-started", season=2)
+    wait_until(topics.Finished(at), "all are refused")
+    assert codes(at, 5) == [
+        "already-voided", "unknown-round", "unknown-player", "bad-merge", "bad-season",
+    ]  # fmt: skip
     stopped(worker)
     worker = worker_process(at)
     play_on(at, 1000)
     applied(at, "round-voided", round_id="r1001")  # a round of which corrections have left nothing
-    rated(at, played(800, "p1", "p2", "p5"))
+    topics.rated(at, played(800, "p1", "p2", "p5"))
     same = rounds.ranked([1, 2, 3], ["p1", "p2", "p5"])
     small = applied(at, "round-amended", round_id="r800", standings=same, weight=0.9995)
     applied(at, "round-voided", round_id="r17", batched=True)
-    wait_until(Finished(at), "all are applied")
+    wait_until(topics.Finished(at), "all are applied")
     assert corrections(at, small) == {}, "it is not published"
     stopped(worker)
 
     flush(at)
-    remove_topic(at, Topics.of(at).ladder_events)
+    topics.remove_topic(at, Topics.of(at).ladder_events)
     done(at, "rebuild", "--replace")
     before = published_events(at)
     worker_process(at)
-    rated(at, played(801, "p1", "p2", "p6"))
+    topics.rated(at, played(801, "p1", "p2", "p6"))
     for player in ("p1", "p2", "p6"):
         (last, new) = published_events(at)[RANKED, player][-2:]
         assert last == before[RANKED, player][-1]
@@ -223,26 +211,6 @@ def test_every_kind_of_correction(settings: SettingsFactory, worker_process: Sta
     play_on(at, 2000)
     assert corrections(at, correct(at, "apply", RANKED))
     assert last_round(at, "p1").season == 2
-    verified(at)
-
-
-@pytest.mark.slow  # seeds among rounds and corrections (`test_door.py`) have one kill
-def test_a_worker_dies_in_a_correction(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers die again and again while later rounds wait. The change is published once."""
-    at = settings(partitions=1)
-    worker = worker_process(at)
-    rated(at, *season(0, 2000))
-    random = Random(3)
-    for turn in range(4):
-        applied(at, "round-voided", round_id=f"r{2 * turn + 5}")
-        produce(at, [*season(10_000 * (turn + 1), 20)])
-        time.sleep(random.uniform(0.0, 0.6))  # the fault: it comes early or late in the work
-        worker.kill()
-        worker = worker_process(at)
-    wait_until(Finished(at), "all is rated")
-    found = published_events(at)
-    causes = {e.offset: e.round_id for some in found.values() for e in some if e.correction}
-    assert sorted(causes.values()) == ["r11", "r5", "r7", "r9"]
     verified(at)
 
 
@@ -267,14 +235,14 @@ def test_a_correction_begins_at_a_checkpoint(
     equal a replay. If no checkpoint can be made, one line says why."""
     at = settings(duplicate_window=2, checkpoint_every=10_000)
     worker = worker_process(at)
-    rated(at, *season(0, 40))
+    topics.rated(at, *season(0, 40))
     first, second = made(at)
     form = r"ladder 'duels': 9 players, of the rounds before offset \d+ of partition \d, in \S+ s"
     assert re.fullmatch(form, first), first
     assert second.startswith(f"ladder '{RANKED}': 9 players")
     assert made(at, RANKED) == [f"ladder '{RANKED}': there is one of all rounds " + where(second)]
     (there,) = offsets_of(at, RANKED)
-    rated(at, *season(100, 20))
+    topics.rated(at, *season(100, 20))
     read = worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece")
     assert corrections(at, correct(at, "void", RANKED, "r107"))
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") == read + 2, (

@@ -4,11 +4,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
-from stream_rater.adapters.redis.client import connect
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
@@ -17,38 +15,9 @@ from stream_rater.operations.rewriting import Pseudonym
 from stream_rater.places import opened
 from tests import real
 from tests.builders.kills import halting, short
-from tests.integration import erasing
-from tests.integration.processes import Start, done, environment_of, refused, stopped, wait_until
-from tests.integration.test_corrections import RANKED, correct, played, verified
-from tests.integration.topics import (
-    delete_records,
-    make_topics,
-    produce,
-    rated,
-    read_topic,
-    remove_topic,
-)
-
-MU = 21  # Where mu begins in a record.
-
-
-def delete_first_rounds(at: Settings) -> None:
-    """Delete a record of the first partition that has any."""
-    topic = Topics.of(at).rounds
-    partition = next(p for p, end in enumerate(Admin(at).ends(topic, at.partitions)) if end)
-    delete_records(at, topic, {partition: 1})
-
-
-def edit_a_belief(at: Settings) -> str:
-    """Change another player's mu in Redis. Returns the player."""
-    with connect(at) as client:
-        (key, *_) = sorted(client.scan_iter(match="{*}:belief:?*:*"))
-        stored = client.hgetall(key)
-        stored.pop(erasing.GERTRUDE.encode(), None)
-        player, data = next(iter(stored.items()))
-        client.hset(key, player, data[:MU] + bytes([data[MU] ^ 1]) + data[MU + 1 :])
-    name: str = player.decode()
-    return name
+from tests.integration import erasing, topics
+from tests.integration.processes import Start, done, environment_of, refused, stopped
+from tests.integration.test_corrections import RANKED, correct, played
 
 
 def test_what_could_not_be_undone_is_refused(
@@ -59,7 +28,7 @@ def test_what_could_not_be_undone_is_refused(
     at = settings()
     to = generation(at)
     worker = worker_process(at)
-    rated(at, *erasing.season(0, 30))
+    topics.rated(at, *erasing.season(0, 30))
     assert "workers are in the group" in erasing.refused(at, to.topic_prefix)
     looked = erasing.erase(at, to.topic_prefix, "--dry-run")
     assert looked.returncode == 0 and "nothing was written" in looked.stdout
@@ -79,78 +48,39 @@ def test_what_could_not_be_undone_is_refused(
         work = Migration(place, target, ladders, name, "")
         work.check()
         found = work.search()
-        produce(at, [played(500, "p1", "p2")])
+        topics.produce(at, [played(500, "p1", "p2")])
         work.copy(found)
     to = generation(at, "v3")
     assert re.search(
         r"round-completed, partition \d: 1 record not fin", erasing.refused(at, to.topic_prefix)
     )
-    delete_first_rounds(at)
+    topic = Topics.of(at).rounds
+    partition = next(p for p, end in enumerate(Admin(at).ends(topic, at.partitions)) if end)
+    topics.delete_records(at, topic, {partition: 1})
     assert "were deleted" in erasing.refused(at, f"{to.topic_prefix}again.")
 
 
-@pytest.mark.slow  # the same on a data file: `unit/test_data_commands.py`
-def test_a_belief_that_differs_is_found(
+@pytest.mark.slow
+def test_the_new_topics_are_checked(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
-    """Then nothing is erased. A rebuild from the old topics helps; they are deleted on request."""
+    """A bad prefix, and topics that have other settings or records: one line each."""
     at = settings()
-    to, other = generation(at), generation(at, "v3")
+    taken = generation(at, "taken")
     worker = worker_process(at)
-    rated(at, *erasing.season(0, 30))
+    topics.rated(at, *erasing.season(0, 12))
     stopped(worker)
-    before = erasing.beliefs(at)
-    player = edit_a_belief(at)
-    said = erasing.refused(at, to.topic_prefix)
-    assert "1 beliefs are different, 0 missing and 0 too many" in said
-    assert repr(player) in said and "stream-rater rebuild --replace" in said
-    assert all(each.value() for each in read_topic(at, Topics.of(at).changed))
-    for place in (at, to):
-        assert "a rebuild of the store is unfinished" in refused(place, "run", code=2)
-    done(at, "rebuild", "--replace")
-    assert erasing.beliefs(at) == before
-    verified(at)
-    ended = erasing.erase(at, other.topic_prefix, "--delete-old")
-    assert ended.returncode == 0, ended.stderr
-    wait_until(lambda: not Admin(at).partitions(), "they are gone")
-    assert set(Admin(other).partitions()) == set(Topics.of(other).names)
-    verified(other)
-
-
-@pytest.mark.slow
-def test_names_and_settings_are_checked(
-    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    """An unknown player, a taken name, a bad prefix, other topics or ladders: one line each."""
-    at = settings()
-    to, taken = generation(at), generation(at, "taken")
-    worker = worker_process(at)
-    rated(at, *erasing.season(0, 12))
-    stopped(worker)
-    assert "unknown-player: no accepted record names 'nobody'" in erasing.refused(
-        at, to.topic_prefix, player="nobody"
-    )
-    assert "'p3' is a player already" in erasing.refused(at, to.topic_prefix, "--pseudonym", "p3")
     assert "is the prefix of the present topics" in erasing.refused(at, at.topic_prefix)
     assert "cannot begin the name of a topic" in erasing.refused(at, "v 2")
     small = {"max.message.bytes": "1000000"}
-    make_topics(taken, Topics.of(taken).rounds, partitions=3)
+    topics.make_topics(taken, Topics.of(taken).rounds, partitions=3)
     assert "has 3 partitions, and" in erasing.refused(at, taken.topic_prefix)
-    remove_topic(taken, Topics.of(taken).rounds)
-    make_topics(taken, *Topics.of(taken).names[:4], config=small)
+    topics.remove_topic(taken, Topics.of(taken).rounds)
+    topics.make_topics(taken, *Topics.of(taken).names[:4], config=small)
     assert re.search(r"is 1000000, and that of .* is 16777216: run `kafka-configs.sh .*, and run it"
                      " again$", erasing.refused(at, taken.topic_prefix))  # fmt: skip
-    produce(taken, [played(0, "a", "b")])
+    topics.produce(taken, [played(0, "a", "b")])
     assert re.search("holds records, or .* name another", erasing.refused(at, taken.topic_prefix))
-    ladders = tmp_path / "ladders.toml"
-    ladders.write_text('[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.5\n'
-                       "sigma_limit = 70\n")  # fmt: skip
-    other = msgspec.structs.replace(at, ladders=str(ladders))
-    assert "to the ladders file of the workers: nothing was erased" in erasing.refused(
-        other, to.topic_prefix
-    )
-    assert not Admin(to).partitions()
 
 
 # --- killed ---------------------------------------------------------------------------------------
@@ -191,7 +121,7 @@ def test_killed(
     at = settings()
     first, second = generation(at), generation(at, "v3")
     worker = worker_process(at)
-    rated(at, *erasing.season(0, 16))
+    topics.rated(at, *erasing.season(0, 16))
     correct(at, "void", RANKED, "r5")
     stopped(worker)
     before = erasing.digests(at)

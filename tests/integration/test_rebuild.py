@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
@@ -94,27 +93,6 @@ def test_the_store_is_lost_with_its_parts(settings: SettingsFactory, worker_proc
     wider = msgspec.structs.replace(at, buckets=2 * at.buckets)
     done(wider, "rebuild", "--replace")
     rated_on(wider, worker_process, 100, 50)
-
-
-@pytest.mark.slow  # by hand: `unit/test_rebuild.py`, `unit/test_forgotten_offsets.py`
-def test_more_shards(settings: SettingsFactory, worker_process: Start) -> None:
-    """Workers refuse until a rebuild. If the store is lost then, neither is the older log replayed
-    into wrong shards, nor are the new shards replayed as if they were the whole log."""
-    at = settings()
-    worker = worker_process(at)
-    topics.rated(at, *map(a_round, range(50)))
-    stopped(worker)
-    topics.add_shards(at, 7)
-    assert "shards = 4, this service has 7" in refused(at, "run", code=2)
-    done(at, "rebuild", "--replace")
-    worker = rated_on(at, worker_process, 50, 50)
-
-    flush(at)
-    produce(at, [a_round(number) for number in range(100, 110)])
-    wait_until(lambda: worker.metric("stream_rater_refused_shards") == 7, "it refuses all")
-    said = worker.get("/readyz")[1]
-    assert said.count("the store was rebuilt here for 7 shards") == 7
-    assert all(f"shard {new}: offset 0: the store was rebuilt here" in said for new in (4, 5, 6))
 
 
 def test_a_snapshot_and_the_log_bring_all_back(settings: SettingsFactory, tmp_path: Path) -> None:

@@ -119,28 +119,6 @@ def test_its_life(start: Start, here: StartHere, file: Path) -> None:
     assert (found.lost, found.doubled, found.mistakes, found.updates) == (0, 0, [], 42)
 
 
-def test_files_that_cannot_be_used(tmp_path: Path) -> None:
-    """Each is refused in one line that names the file, and is not changed."""
-    folder, notes, theirs, newer = (tmp_path / name for name in ("folder", "notes", "db", "newer"))
-    folder.mkdir()
-    notes.write_text("notes of mine, longer than the header of a file of SQLite" * 100)
-    with closing(sqlite3.connect(theirs)) as connection:
-        connection.execute("CREATE TABLE theirs (a)")
-        connection.commit()
-    Database.open(newer).close()
-    with closing(sqlite3.connect(newer)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    expected = {
-        folder: "is a directory", notes: "no file of SQLite", theirs: "no data file",
-        newer: "has format 99", tmp_path / "none" / "ratings.db": "No such file or directory",
-    }  # fmt: skip
-    before = {each: each.read_bytes() for each in expected if each.is_file()}
-    for each, why in expected.items():
-        code, line = refused(each)
-        assert code in (1, 2) and str(each) in line and why in line, line
-    assert {each: each.read_bytes() for each in before} == before
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
 def test_a_read_only_file(file: Path) -> None:
     """It is refused in one line."""

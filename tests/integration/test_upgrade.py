@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import UPDATERS, rating_changed_from_json
+from stream_rater.contract.events import rating_changed_from_json
 from tests.chaos.season import differing
 from tests.integration import processes, test_corrections
 from tests.integration.processes import LAST_RELEASE, NEXT_RELEASE, Start, done, refused, stopped
@@ -19,10 +19,8 @@ from tests.real import SettingsFactory
 from tests.waits import wait_until
 
 LADDER = """
-[ladders.ranked.rating]
-system = "elo-mmr"
-weight_limit = 0.2
-sigma_limit = 80
+[ladders.ranked]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 """
 
 CHANGE = """
@@ -117,26 +115,6 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     stopped(new)
     done(before, "rebuild", "--replace", module=NEXT_RELEASE)
     done(before, "verify", module=NEXT_RELEASE)
-
-
-@pytest.mark.slow
-def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Start) -> None:
-    """An older updater leaves newer parts alone, says so and does not end. A newer one goes on."""
-    estimator = worker_process(before, "estimator", module=NEXT_RELEASE)
-    older = worker_process(before, "updater")
-    send(before, 0, 20)
-    wait_until(lambda: older.metric("stream_rater_refused_shards") > 0, "it waits")
-    assert "waits for a worker of the newer release" in older.get("/readyz")[1]
-    assert older.get("/healthz")[0] == 200
-    wait_until(lambda: len(older.events("shard refused")) > 1, "it tries again")
-    assert not older.events("shard resumed")
-    admin, parts = Admin(before), Topics.of(before).parts
-    assert any(admin.left(UPDATERS, parts, dict(enumerate(admin.ends(parts, 4)))).values())
-    worker_process(before, "updater", ready=False, module=NEXT_RELEASE)
-    older.terminate()
-    rated(before)
-    assert len(events_of(before)) == 40
-    assert estimator.running
 
 
 @pytest.mark.slow

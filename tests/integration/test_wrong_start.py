@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from msgspec.structs import replace as changed
 
-from local.servers import Addresses, start_redis
-from local.tools import find_redis_server
+from local.servers import Addresses
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
@@ -177,18 +176,3 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     admin = Admin(at)
     admin.check_topics()
     assert admin.warnings == []
-
-
-def test_a_redis_that_evicts_is_refused(settings: SettingsFactory, tmp_path: Path) -> None:
-    """The refusal is one line, from `run` and from `rebuild`."""
-    if find_redis_server() is None:
-        pytest.skip("Redis is given, and none is installed here")
-    evicting = {"maxmemory": "1gb", "maxmemory-policy": "allkeys-lfu"}
-    with start_redis(tmp_path, settings=evicting) as server:
-        at = settings(redis=server.address)
-        for command in (["run"], ["rebuild", "--replace"]):
-            said = refused(at, *command, code=2)
-            assert re.fullmatch(
-                f"stream-rater: redis at {server.address}: maxmemory-policy is allkeys-lfu and "
-                "maxmemory is 1073741824, .*`CONFIG SET maxmemory-policy noeviction`.*", said
-            ), said  # fmt: skip

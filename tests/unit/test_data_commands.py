@@ -435,4 +435,5 @@ def test_no_command_makes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("STREAM_RATER_DATA", str(path))
     said = f"{path}: there is no such file: `stream-rater standalone` makes one"
     assert failed("correct", "apply", "duels") == said
+    assert "is a directory" in run("standalone", tmp_path).stderr
     assert not list(tmp_path.iterdir())

@@ -317,21 +317,6 @@ def test_a_file_is_rated_as_by_the_command(write: Write, name: str) -> None:
     assert ratings_of(ladder) == rated(write(name, lines)) and len(ladder) == 8
 
 
-def test_rounds_before_and_after_a_file(write: Write) -> None:
-    """All of them are one log, whoever gives which part; the file gives the ladder its name."""
-    lines = duels(60)
-    ladder = Ladder()
-    for each in lines[:5]:
-        rate_one(ladder, each)
-    assert ladder.name == "notebook"
-    ladder.rate_file(str(write("some.jsonl", lines[5:30])))
-    assert ladder.name == "duel"
-    rate_one(ladder, lines[30])
-    ladder.rate_file(write("more.jsonl", lines[31:59]))
-    rate_one(ladder, lines[59])
-    assert ratings_of(ladder) == rated(write("all.jsonl", lines))
-
-
 def test_ids_count_in_all_of_them(write: Write) -> None:
     """A round that was given is refused in a file, and the other way round."""
     lines = duels(5)
@@ -396,12 +381,15 @@ def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
 
 @cases("correction", [VOIDED, REMOVED, MERGED, SEASON])
 def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> None:
-    """It edits earlier rounds and files, and it counts for what is given later."""
+    """It edits earlier rounds and files, and it counts for what is given later. All of them are one
+    log, whoever gives which part; the file gives the ladder its name."""
     lines = [*duels(15), NEW, correction, *duels(6, first=20)]
     ladder = Ladder()
     for each in lines[:6]:
         rate_one(ladder, each)
-    ladder.rate_file(write("some.jsonl", lines[6:16]))
+    assert ladder.name == "notebook"
+    ladder.rate_file(str(write("some.jsonl", lines[6:16])))
+    assert ladder.name == "duel"
     found = ladder.rate_file(write("corrections.jsonl", lines[16:20]))
     assert (found.rounds, found.corrections, found.refused) == (3, 1, 0)
     ladder.rate_file(write("more.jsonl.gz", lines[20:21]))
