@@ -38,8 +38,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints, bounds, spread
+from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.columns.ranges import bounds, spread
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import density, mills

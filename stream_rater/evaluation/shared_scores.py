@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, Ints, bounds
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.accuracy import scored_distances
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session

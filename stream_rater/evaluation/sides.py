@@ -21,7 +21,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, Ints, bounds
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation import accuracy, calibrating
 from stream_rater.evaluation.calibrating import EVERYTHING, Calibration, Learned, Learner
 from stream_rater.evaluation.evaluation import Contender

@@ -24,7 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, bounds
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig, from_builtins
 from stream_rater.rating.seats import seat_name

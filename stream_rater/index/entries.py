@@ -202,11 +202,6 @@ def change_of(event: RatingChanged) -> IndexedChange:
     )  # fmt: skip
 
 
-def bin_of(rating: float) -> int:
-    """The lower end of a rating's bin, in points."""
-    return BIN * math.floor(rating / BIN)
-
-
 class PlayerErased(NamedTuple):
     """A record without a value: the index must forget the player. It is the last record of the
     player in each partition that has events of the player."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints, bounds
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
 from stream_rater.library.messages import Sides

@@ -18,7 +18,6 @@ from stream_rater.operations import corrected_rebuild, rebuild_store, verify
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.lost_rounds import MOST_FILLERS, Closing, named_offsets, reached
-from stream_rater.operations.rebuild_store import new_epoch
 from stream_rater.pipeline import ladder_history
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import SourceCommit
@@ -161,7 +160,7 @@ def _rebuild(place: Place, ladders: Ladders, cores: Cores, fill: int) -> rebuild
         place.note(ladder_history.encode_replayed(replayed_to))
     work = replayed(place, ladders, cutoff, cores)
     place.check_idle()
-    epoch = new_epoch()
+    epoch = rebuild_store.new_epoch()
     marks_sent = [mark(len(ends), epoch, applied[shard]) for shard in range(len(ends))]
     marks = place.write_marks(marks_sent)
     check_quiet(marks, ends)

@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from stream_rater.columns import arrays, strings
+from stream_rater.columns import ranges, strings
 from stream_rater.columns.arrays import Flags, Hashes, Ints
 from stream_rater.contract.corrections import SeasonStarted
 from stream_rater.rating.parameters import Season
@@ -265,7 +265,7 @@ class Edits:
         found = np.isin(offsets, self._offsets)
         if self.entries:
             known = self.entries.may_have(rounds.names.hashes)
-            starts = arrays.bounds(rounds.sizes)[:-1]
+            starts = ranges.bounds(rounds.sizes)[:-1]
             found |= np.logical_or.reduceat(known, starts) if len(rounds) else False
         return np.flatnonzero(found)
 
@@ -358,7 +358,7 @@ def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
 def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
     """One round with these players in place of its own. None stands for a removed player."""
     stays = np.array([each is not None for each in players], np.bool_)
-    spans = pairwise(arrays.bounds(round_.members).tolist())
+    spans = pairwise(ranges.bounds(round_.members).tolist())
     members = np.array([np.count_nonzero(stays[a:b]) for a, b in spans], np.int64)
     entries = np.flatnonzero(members)
     names = strings.StringColumn.of([each for each in players if each is not None])

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from stream_rater.columns import arrays, sharding, strings
+from stream_rater.columns import arrays, ranges, sharding, strings
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections as contract
 from stream_rater.contract.record import Record
@@ -102,7 +102,7 @@ class Ledger:
     def add(self, rounds: batch.RoundBatch, offsets: arrays.Ints, partition: int) -> None:
         """Read R accepted rounds of the ladder. `offsets` (R,) are their offsets."""
         named = np.isin(rounds.names.hashes, self._hashes)
-        starts = arrays.bounds(rounds.sizes)
+        starts = ranges.bounds(rounds.sizes)
         for i, head in enumerate(rounds.heads):
             own = named[starts[i] : starts[i + 1]]
             if head.round_id in self._ids:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Ints, bounds
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.elo_mmr.belief import Posteriors

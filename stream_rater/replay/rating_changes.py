@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from stream_rater.columns import arrays
+from stream_rater.columns import arrays, ranges
 from stream_rater.config.views import Views, listed, tier_of
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import CorrectionCause, RatingChanged, Round, joined
@@ -29,7 +29,7 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
     by_round: dict[int, Sequence[RatingChanged]] = {}
     for rated in batch.rated:
         events = [*_events(rated, batch.log.rounds.offset[rated.chosen])]
-        starts = arrays.bounds(rated.rounds.sizes).tolist()
+        starts = ranges.bounds(rated.rounds.sizes).tolist()
         for i, number in enumerate(rated.chosen.tolist()):
             by_round[number] = events[starts[i] : starts[i + 1]]
     for number in sorted(by_round):

@@ -9,8 +9,9 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from msgspec import structs
 
-from stream_rater.columns.arrays import Flags, Ints, bounds
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import NO_FLAGS
+from stream_rater.columns.ranges import bounds
 from stream_rater.rating.model import NO_FIXED, Table, Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import GIVEN, NO_GIVEN, NO_ROWS, depths, given_by

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_rater.columns import strings
-from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints, bounds
+from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import Round

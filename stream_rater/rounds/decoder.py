@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stream_rater.columns import arrays
+from stream_rater.columns import arrays, ranges
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections
@@ -61,7 +61,7 @@ class RoundDecoder:
 
     def _caution(self, rounds: batch.RoundBatch) -> None:
         place, sizes = rounds.place, rounds.entries
-        edges, part = arrays.bounds(sizes), np.clip(sizes // 10, 1, sizes - 1)
+        edges, part = ranges.bounds(sizes), np.clip(sizes // 10, 1, sizes - 1)
         first, end = edges[:-1], edges[1:]
         tied_last = place[end - 1] == place[end - 1 - part]
         tied_first = place[first] == place[first + part]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 import msgspec
 import numpy as np
 
-from stream_rater.columns import arrays, strings
+from stream_rater.columns import arrays, ranges, strings
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
@@ -138,7 +138,7 @@ def columns_of(decoded: Sequence[Decoded]) -> batch.RoundBatch:
     unknown = np.array([each.unknown for each in decoded], np.bool_)
     unknown |= validation.rounds_with([_has_rank_and_dnf(entry) for entry in entries], counts)
     members, players, share = _players(entries)
-    sizes = np.diff(arrays.bounds(members)[arrays.bounds(counts)])
+    sizes = np.diff(ranges.bounds(members)[ranges.bounds(counts)])
     return batch.reported_batch(
         [_head(each) for each in rounds], unknown, counts, sizes, _places(entries), members, share,
         strings.StringColumn.of(players), *_seats_and_scores(decoded),

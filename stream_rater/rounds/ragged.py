@@ -17,7 +17,8 @@ from typing import Any, ClassVar, NamedTuple, Self, get_origin
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Ints, bounds, spread
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn
 
 Span = tuple[int, int]  # The number of the first row, and the number after the last row.

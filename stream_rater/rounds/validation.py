@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns import strings
-from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints, bounds
+from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.columns.strings import are_distinct
 from stream_rater.config.ladders import Ladders

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stream_rater.columns.arrays import bounds
+from stream_rater.columns.ranges import bounds
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.wins import Believed, deviations, of_round, shift_of_sides

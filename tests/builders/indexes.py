@@ -1,6 +1,7 @@
 """An index in a folder, with its writer and reader, and events to fill it."""
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.index import folder
-from stream_rater.index.entries import LadderSummary, bin_of, player_of
+from stream_rater.index.entries import BIN, LadderSummary, player_of
 from stream_rater.index.reader import IndexReader
 from stream_rater.index.tables import Tables
 from stream_rater.index.writer import IndexWriter
@@ -115,3 +116,8 @@ def assert_equal_to_newest(
         reader.close()
 
     asyncio.run(compare())
+
+
+def bin_of(rating: float) -> int:
+    """The lower end of a rating's bin, in points."""
+    return BIN * math.floor(rating / BIN)

@@ -24,14 +24,14 @@ from stream_rater.contract import season_ended
 from stream_rater.contract.events import MAX_ID_BYTES, RatingChanged
 from stream_rater.contract.record import Record
 from stream_rater.index import tables
-from stream_rater.index.entries import PlayerErased, bin_of, player_of
+from stream_rater.index.entries import PlayerErased, player_of
 from stream_rater.index.follower import LOOK_S, SeasonFollower
 from stream_rater.index.reader import AbsentLadder, Incomplete, PageView, RowPlace
 from stream_rater.index.writer import IndexWriter
 from stream_rater.serve import routes
 from tests import real
 from tests.builders.cases import cases
-from tests.builders.indexes import KEPT, LADDER, Index, an_event, some_events
+from tests.builders.indexes import KEPT, LADDER, Index, an_event, bin_of, some_events
 
 
 @cases("seed", range(6))

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.columns.arrays import Flags, Floats, bounds
+from stream_rater.columns.arrays import Flags, Floats
+from stream_rater.columns.ranges import bounds
 from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.record import Record
 from stream_rater.rating import parameters, stages

@@ -13,7 +13,7 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations import corrected_rebuild
+from stream_rater.operations import corrected_rebuild, rebuild_store
 from stream_rater.operations import rebuild as command
 from stream_rater.pipeline.parts import decoder
 from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark
@@ -58,14 +58,14 @@ def rebuild(
 ) -> None:  # fmt: skip
     """Rebuild the store as the command does. Raises GivenUp after `steps` steps."""
     cutoff = machines.cutoff
-    rules: dict[str, Any] = {
-        "Cutoff": partial(cutoff, kernel=NEXT_KERNEL), "Closing": machines.closing,
-        "new_epoch": lambda: b"%d" % next(store.epochs),
-    }  # fmt: skip
+    rules: dict[str, Any] = {"Closing": machines.closing}
+    rules["Cutoff"] = partial(cutoff, kernel=NEXT_KERNEL)
     if not getattr(cutoff, "knows_published", True):
         rules["last_published"] = lambda *_: {}
     with ExitStack() as patches:
         patches.enter_context(patch.multiple(command, **rules))
+        epochs = map(b"%d".__mod__, store.epochs)
+        patches.enter_context(patch.object(rebuild_store, "new_epoch", epochs.__next__))
         if not getattr(cutoff, "restates", True):
             patches.enter_context(patch.object(corrected_rebuild, "to_restate", lambda *_: {}))
         command.rebuild_from_log(RebuiltPlace(log, store, window, steps), ladders, cores=1)

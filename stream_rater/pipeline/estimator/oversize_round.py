@@ -99,8 +99,7 @@ class OversizeRound:
         piece = self._piece(self._sent)
         start = self._starts[self._sent]
         part = self._rows.take(np.arange(start, start + piece.count))
-        epochs = self._progress.epochs
-        messages = schema.messages(part, *piece.by_shard, rows_per_part, epochs)
+        messages = schema.messages(part, *piece.by_shard, rows_per_part, self._progress.epochs)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
         self._in_flight.sent(ends, estimation.fingerprints_by_shard(piece), 0.0)

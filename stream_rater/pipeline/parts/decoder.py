@@ -13,10 +13,11 @@ from itertools import accumulate
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Ints, spread
+from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.ranges import spread
 from stream_rater.columns.strings import SECRET_KEY, StringColumn, distinct
 from stream_rater.contract.record import Trace, runs
 from stream_rater.pipeline.parts import legacy, schema

@@ -19,9 +19,8 @@ successor sends their rows to the shards where they belong now.
 One version's number is not used for parts: it is for marks. `rebuild` writes a mark to each shard.
 The store's state at the mark comes from the rebuild, not from the parts before it.
 
-A part also names the epoch of the store whose beliefs it was computed from. A worker that was
-paused over a rebuild may wake up and send such a part behind the rebuild's mark. It is ignored for
-the same reason.
+A part also names the epoch of the store that it was computed from. A part that a worker sends after
+it slept through a rebuild lies behind the mark, names another epoch, and is ignored, too.
 """
 
 from collections.abc import Sequence

@@ -10,19 +10,11 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.evaluation import fits
+from stream_rater.evaluation import fits, sides
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
 from stream_rater.evaluation.fits import System
 from stream_rater.evaluation.season import before
-from stream_rater.evaluation.sides import (
-    Run,
-    calibrated,
-    calibration_of,
-    joined,
-    losses_of,
-    scores_of,
-)
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, Validated, at_ends, refined, validated
 from tests.benchmarks.lab.calibration import calibration_error
 from tests.benchmarks.lab.game import Game
@@ -135,9 +127,9 @@ class Played(NamedTuple):
     """A point of a system's space that has rated a whole game."""
 
     point: list[float]
-    early: Run  # The rounds of the first part, with the model as it is; times of the whole game.
+    early: sides.Run  # The first part, by the model as it is; times of the whole game.
     cost: float  # The total loss of the first part, and the prior's penalty.
-    rest: Run  # The rounds that are scored, in the season's order, calibrated by those before.
+    rest: sides.Run  # The rounds that are scored, in order, calibrated by those before.
     scores: Floats  # (R, OF_PAIRS) their scores.
 
 
@@ -164,14 +156,14 @@ def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps
     problem = fits.Fit(system, game.first, fits.LOG_LOSS, runs={}, calibrates=True)
     run = _rated(problem, game, problem.start())
     default = _played(problem, game, problem.start(), run)
-    uncalibrated = _in_order(calibrated(run, ONLY_WIDTH).after(game.boundary))
+    uncalibrated = _in_order(sides.calibrated(run, ONLY_WIDTH).after(game.boundary))
     del run
     found = validated(problem, trials)
     way = _Way(problem, game, default, found)
     way.search_again(max(int(AGAIN_TRIALS * trials), LEAST_TRIALS))
     chosen = way.chosen()
     steps = Steps(
-        scores_of(uncalibrated), default.scores, way.of(found.trials[0].point).scores,
+        sides.scores_of(uncalibrated), default.scores, way.of(found.trials[0].point).scores,
         way.of(found.point).scores, way.scores(chosen),
     )  # fmt: skip
     last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
@@ -224,7 +216,7 @@ class _Way:
     def chosen(self) -> Ints:
         """(R,) the index of the point that predicts each round."""
         candidates = [
-            Candidate(each.point, each.cost, losses_of(each.scores, fits.LOG_LOSS), since)
+            Candidate(each.point, each.cost, sides.losses_of(each.scores, fits.LOG_LOSS), since)
             for each, since in zip(self.played, self._since, strict=True)
         ]
         return followed(candidates, self._first, self._numbers)
@@ -236,9 +228,9 @@ class _Way:
         ]
         return found
 
-    def run(self, chosen: Ints) -> Run:
+    def run(self, chosen: Ints) -> sides.Run:
         """The calibrated beliefs about the rounds, each by the chosen point."""
-        return joined(
+        return sides.joined(
             [each.rest.of(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)]
         )
 
@@ -247,29 +239,29 @@ def _finite(trial: Trial) -> bool:
     return trial.cost < UNDEFINED
 
 
-def _rated(problem: fits.Fit, game: Game, point: list[float]) -> Run:
+def _rated(problem: fits.Fit, game: Game, point: list[float]) -> sides.Run:
     """The run of a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
     return timed(partial(problem.system.play, game.sessions, problem.config(point)))
 
 
-def _played(problem: fits.Fit, game: Game, point: list[float], run: Run) -> Played:
+def _played(problem: fits.Fit, game: Game, point: list[float], run: sides.Run) -> Played:
     """What a point's run of a game is scored by. Raises as `_rated` does."""
-    rest = _in_order(calibrated(run).after(game.boundary))
+    rest = _in_order(sides.calibrated(run).after(game.boundary))
     early = run.before(game.boundary)
-    return Played(point, early, problem.cost(point), rest, scores_of(rest))
+    return Played(point, early, problem.cost(point), rest, sides.scores_of(rest))
 
 
-def _in_order(run: Run) -> Run:
+def _in_order(run: sides.Run) -> sides.Run:
     """A copy whose rounds are in the order of the season."""
     return run.of(np.argsort(run.sides.number, kind="stable"))
 
 
 def _variant(
-    problem: fits.Fit, aim: str, played: Played, own: Run, scored: Run, scores: Floats
+    problem: fits.Fit, aim: str, played: Played, own: sides.Run, scored: sides.Run, scores: Floats
 ) -> Variant:
     """`own`: scored rounds by the last followed point alone; `scored`, `scores`: by whichever."""
     run, learned = played.early, ONLY_WIDTH if aim == fits.DEFAULT else EVERYTHING
-    now = calibration_of(run, learned)
+    now = sides.calibration_of(run, learned)
     calibrations = own.calibrations
     if calibrations is None or not len(calibrations):
         last = now
@@ -278,7 +270,7 @@ def _variant(
     return Variant(
         tuned_for=aim, config=problem.system.described(problem.config(played.point)),
         variance_factor=now.factor, last=last,
-        first_log_loss=average(scores_of(calibrated(run, learned)), fits.LOG_LOSS),
+        first_log_loss=average(sides.scores_of(sides.calibrated(run, learned)), fits.LOG_LOSS),
         order=average(scores, ORDER), order_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, fits.LOG_LOSS), brier=average(scores, "brier"),
         calibration_error=calibration_error(scored),
