@@ -176,9 +176,9 @@ REJECTIONS: Mapping[str, str] = {
     "bad-seed": "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with "
         "`rounds` out of bounds, or with no player or more than 5,000",
 }  # fmt: skip
-"""Why a record is rejected, by error code: all codes that there are. Of those that are not for
-rounds, the first is for corrections, seeds and resets, the last for seeds and resets, and the
-others are for corrections."""
+"""Why a record is rejected, by error code: all codes that there are. `corrections-refused` is for
+corrections, seeds and resets. `bad-seed` is for seeds and resets, and the codes between them are
+for corrections."""
 
 
 class Outdone(Exception):

@@ -56,21 +56,26 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
     stage.updater()
 
 
-class FloorThatStays(Estimator):
-    class Progress(Progress):
-        def accept(self, shard: int, applied: int, epoch: bytes = b"") -> bool:
-            floor = self._floor[shard]
-            accepted = super().accept(shard, applied, epoch)
-            self._floor[shard] = floor
-            return accepted
+def with_progress(**members: object) -> type[Estimator]:
+    """An estimator whose Progress has these members."""
+    kind = altered(Progress, **members)
 
-    def _forget_everything(self) -> None:
-        super()._forget_everything()
-        self._progress = self.Progress(self._shards)
+    def forget(self: Estimator) -> None:
+        Estimator._forget_everything(self)
+        self._progress = kind(self._shards)
         self._in_flight = InFlightWindow(self._progress)
 
+    return altered(Estimator, _forget_everything=forget)
 
-@catches("floor-that-stays", "the floor's later raise", FloorThatStays)
+
+def _accept(self: Progress, shard: int, applied: int, epoch: bytes = b"") -> bool:
+    floor = self._floor[shard]
+    accepted = Progress.accept(self, shard, applied, epoch)
+    self._floor[shard] = floor
+    return accepted
+
+
+@catches("floor-that-stays", "the floor's later raise", with_progress(accept=_accept))
 def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     """The store loses a round after its position was seen and before the priors are read."""
     stage.estimator_cache = 0

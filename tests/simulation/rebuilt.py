@@ -15,7 +15,7 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Mark, OfOlderStore
 from stream_rater.pipeline.updater.shard import Shard
@@ -23,7 +23,7 @@ from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
 
 from .actors import Actor
-from .estimating import finding
+from .estimating import finding, with_progress
 from .game import LADDERS
 from .registry import altered, catches, nothing
 from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, SHARDS, Stage
@@ -183,20 +183,14 @@ def estimator_stopped_over_a_rebuild(stage: Stage) -> None:
     stage.workers()
 
 
-class EpochOfTheNewestRead(Estimator):
-    """Step 4 that goes on when the epoch of a shard is another one."""
-
-    class Progress(Progress):
-        def check_epoch(self, shard: int, epoch: bytes) -> None:
-            self.epochs[shard] = epoch
-
-    def _forget_everything(self) -> None:
-        super()._forget_everything()
-        self._progress = self.Progress(self._shards)
-        self._in_flight = InFlightWindow(self._progress)
+def _newest_epoch(self: Progress, shard: int, epoch: bytes) -> None:
+    self.epochs[shard] = epoch
 
 
-@catches("epoch-of-the-newest-read", "start over at another epoch", EpochOfTheNewestRead)
+@catches(
+    "epoch-of-the-newest-read", "start over at another epoch",
+    with_progress(check_epoch=_newest_epoch),
+)  # fmt: skip
 def cached_beliefs_over_a_rebuild(stage: Stage) -> None:
     """An estimator is stopped before it reads the shards' positions; the beliefs are cached. The
     rebuild goes by another ladders file. Then the estimator goes on."""
