@@ -105,7 +105,7 @@ class Season:
         place: Places = np.tile(own, rounds)
         days = self._turns + np.repeat(np.arange(len(waves) - 1), np.diff(waves))
         wave = Wave(
-            np.arange(rounds + 1) * size.sides, np.ones(rounds), np.full(rounds, np.inf),
+            np.arange(rounds + 1) * size.sides, np.ones(rounds), np.full(len(place), np.inf),
             days * DAY_S, place, np.arange(rounds * size.sides + 1) * size.members,
             np.ones(players), np.empty(players), np.empty(players), np.empty(players, np.int64),
             np.empty(players, np.int64),

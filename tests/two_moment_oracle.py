@@ -57,19 +57,13 @@ def points_of(config: TwoMoment, player: Player) -> float:
     return -config.inexperience * math.exp(-player.rounds / config.inexperience_rounds)
 
 
-def level_of(config: TwoMoment, sides: Sequence[Side]) -> float:
-    """The rating from which deviations are measured: that of those present, or initial_mu."""
-    if len({round(sum(side.shares), 6) for side in sides}) == 1:
-        return config.initial_mu
-    found, present = 0.0, 0.0
-    for side in sides:
-        members = list(zip(side.players, side.shares, strict=True))
-        newcomers = sum(share for player, share in members if player.rounds == 0)
-        for player, share in members:
-            of_side = 0.0 if player.rounds else config.newcomer_offset / max(1.0, newcomers)
-            lead = player.mu - of_side + points_of(config, player)
-            found, present = found + share * lead, present + share
-    return found / present
+def scales_of(sides: Sequence[Side]) -> list[float]:
+    """By how much the deviations of each side are multiplied, so that all have one total share."""
+    totals = [sum(side.shares) for side in sides]
+    if max(totals) - min(totals) < 1e-6:
+        return [1.0] * len(sides)
+    unit = len(sides) / sum(1.0 / each for each in totals)
+    return [unit / each for each in totals]
 
 
 def log_below(x: Floats, side: Side, sign: float) -> Floats:
@@ -136,37 +130,43 @@ def rate_round(
     config: TwoMoment, sides: Sequence[Side], weight: float, ceiling: float, time: int
 ) -> list[list[float]]:
     """Rate a round, in place. Returns each side's performances, one for each member."""
-    for side, begin in zip(sides, newcomers_means(config, sides), strict=True):
+    scales = scales_of(sides)
+    begins = newcomers_means(config, sides)
+    for side, begin, scale in zip(sides, begins, scales, strict=True):
         side.mean = side.variance = side.noise = side.points = 0.0
-        for player, share in zip(side.players, side.shares, strict=True):
+        members = list(zip(side.players, side.shares, strict=True))
+        new = sum(share for player, share in members if player.rounds == 0)
+        for player, share in members:
             variance = player.sigma**2
+            lead, offset = player.mu - config.initial_mu, 0.0
             if player.rounds == 0:
-                player.mu = begin
+                player.mu, offset = begin, config.newcomer_offset / max(1.0, new)
+                lead = begin - config.initial_mu - offset
             else:
                 days = max(time - player.time, 0) / SECONDS_PER_DAY
                 drift = (config.sigma_drift / len(side.players)) ** 2 + config.drift_per_day * days
                 variance = min(variance + drift, max(variance, config.initial_sigma**2))
-            player.sigma = math.sqrt(variance)
-            side.variance += share**2 * variance
-            side.noise += share**2 * config.beta**2 / weight
-    level = level_of(config, sides)
-    for side in sides:
-        for player, share in zip(side.players, side.shares, strict=True):
             points = points_of(config, player)
-            side.mean += share * (player.mu + points - level)
-            side.points += share * points
-    above = ceiling - level
-    found = [rate_side(sides, i, above) for i in range(len(sides))]
-    for side, (_, mean, variance) in zip(sides, found, strict=True):
-        for player, share in zip(side.players, side.shares, strict=True):
-            part = share * player.sigma**2 / side.variance
+            player.sigma = math.sqrt(variance)
+            side.variance += (scale * share) ** 2 * variance
+            side.noise += (scale * share) ** 2 * config.beta**2 / weight
+            side.mean += share * (scale * (lead + points) + offset)
+            side.points += scale * share * points
+    above = [(ceiling - config.initial_mu) * scale for scale in scales]
+    found = [rate_side(sides, i, above[i]) for i in range(len(sides))]
+    shown = []
+    for side, (performance, mean, variance), scale, most in zip(
+        sides, found, scales, above, strict=True
+    ):
+        members = list(zip(side.players, side.shares, strict=True))
+        new = sum(share for player, share in members if player.rounds == 0)
+        once = config.newcomer_offset * new / max(1.0, new)  # it was not scaled
+        back = once + (min(performance - side.points, most) - once) / scale
+        shown.append([config.initial_mu + back] * len(side.players))
+        for player, share in members:
+            part = scale * share * player.sigma**2 / side.variance
             player.mu += part * (mean - side.mean)
             player.sigma = math.sqrt(player.sigma**2 - part**2 * (side.variance - variance))
             player.time = time if player.rounds == 0 else max(player.time, time)
             player.rounds += 1
-    shown = []
-    for side, (performance, _, _) in zip(sides, found, strict=True):
-        above_level = min(performance - side.points, above)
-        mean = config.initial_mu + above_level + sum(side.shares) * (level - config.initial_mu)
-        shown.append([mean] * len(side.players))
     return shown

@@ -80,7 +80,7 @@ def parts_for(systems: Sequence[RatingConfig]) -> Iterator[Part]:
 def stage_1(config: RatingConfig) -> None:
     """Compile stage 1, by a wave of one round that no kernel has decoded."""
     wave = model.Wave(
-        round_starts=np.array([0, 2]), weight=np.ones(1), ceiling=np.full(1, np.inf),
+        round_starts=np.array([0, 2]), weight=np.ones(1), ceiling=np.full(2, np.inf),
         time=np.zeros(1, np.int64), place=np.array([1, 2], np.int32),
         entry_starts=np.array([0, 1, 2]), share=np.ones(2), mu=np.full(2, config.initial_mu),
         sigma=np.full(2, stages.rule_of(config).initial_sigma), rounds=np.zeros(2, np.int64),

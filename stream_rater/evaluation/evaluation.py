@@ -141,14 +141,14 @@ class Contender:
         predicted probability to win of each side. Its round numbers are indices in the wave.
         `number` (R,) has the numbers of the rounds in the season."""
         config, rounds = self.config, len(number)
-        measured = levels.measured(config, wave)
+        measured, share = levels.measured(config, wave)
         sides = performances_of(
-            config, wave.entry_starts, wave.share, measured, wave.sigma, self.variance_factor
+            config, wave.entry_starts, share, measured, wave.sigma, self.variance_factor
         )
         margins = self._margins(wave, number, sides)
         sigmas, noise = config.chances.times(config.variance_factor * self.variance_factor)
         pairs = accuracy.score(
-            wave.round_starts, wave.place, wave.entry_starts, wave.share, measured, wave.sigma,
+            wave.round_starts, wave.place, wave.entry_starts, share, measured, wave.sigma,
             wave.rounds, config.initial_mu, noise, sigmas, self.scores_draws, margins,
             np.full(rounds, config.upset),
             displayed(config, wave) if self.by_display else NONE,
@@ -176,13 +176,13 @@ class Contender:
 def displayed(config: RatingConfig, wave: Wave) -> Floats:
     """(E,) the displayed rating of each entry before its round. For a team, each member's distance
     from the displayed rating of a newcomer is multiplied by the member's share, and these distances
-    add up. The mu of a team is computed in the same way, and so is the move of a side by the level
-    of those present and by its seat (`levels`)."""
+    add up. The mu of a team is computed in the same way, with the round's scale and seats
+    (`levels`)."""
     rule = rule_of(config)
     newcomer = rule.rating(config.initial_mu, config.initial_sigma)
     shown = rule.rating(wave.mu, wave.sigma)
-    moves = levels.moves_of(config, wave, shown, newcomer)
-    lead = wave.share * ((shown if moves is None else shown + moves.player) - newcomer)
+    moved, share = levels.measured(config, wave._replace(mu=shown))
+    lead = share * (moved - newcomer)
     found: Floats = newcomer + np.add.reduceat(lead, wave.entry_starts[:-1])
     return found
 

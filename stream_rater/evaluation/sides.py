@@ -100,8 +100,8 @@ def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     for session, indices, wave in contender.rate(sessions):
         if wave is None:
             continue
-        starts, measured = wave.entry_starts, levels.measured(config, wave)
-        own = performances_of(config, starts, wave.share, measured, wave.sigma)
+        starts, (measured, share) = wave.entry_starts, levels.measured(config, wave)
+        own = performances_of(config, starts, share, measured, wave.sigma)
         found.append(Sides(
             session.numbers[indices], np.diff(wave.round_starts), wave.place, own.mu, own.sigma**2,
             np.minimum.reduceat(wave.rounds, starts[:-1]),

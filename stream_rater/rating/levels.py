@@ -1,17 +1,24 @@
-"""Measures the sides of a round from the level of those present, and moves them by their seats.
+"""Brings the sides of a round to one scale, and moves them by their seats and their experience.
 
 Every system measures a side by the sum of its members' deviations from `initial_mu`, each times the
 member's share. So somebody who is absent counts as a player of `initial_mu`, however far from it
-the ladder's players are. In a round whose sides have different total shares, deviations are
-measured from the level of those present instead,
+the ladder's players are. In a round whose sides have different total shares A_j, sides are compared
+by their averages instead. With T = S / sum 1 / A_j over the S sides, the share of each member is
+multiplied by T / A_j for the round. Then every side has the total T, and the system rates it as a
+round of equal sides:
 
-    L = sum share_p (mu_p - o_p) / sum share_p
+- sides of any size are even in mean if their players are equal, at any level of the ladder;
+- a side's mean depends on the ratings of its members alone. So no number of a player is in the
+  place of an opponent, and the proof that losing on purpose never pays (section 5 of the paper)
+  holds as for single players. It would not hold if sides were measured from the level of all
+  players present, the player included.
 
-over the round's players. o_p is the part of `newcomer_offset` in the mu of a newcomer whom the
-system placed: it belongs to all newcomers of a side together. So sides of any
-size are even in mean if their players are equal, at any level and with any number of newcomers.
-Where all sides have the same total share T, L would move all of them by the same T times, and the
-round stays as it is, to the bit.
+T is only a unit. It depends on shares alone, and it makes the difference of the means of two sides
+what it would be if both were measured from the level of all players. Where all sides have the same
+total, the round stays as it is, to the bit.
+
+The part of `newcomer_offset` in the mu of a newcomer whom the system placed belongs to all
+newcomers of a side together. It is not averaged: a side has it once, whatever its size.
 
 A seat adds its points to the performance of its side: performance = skill + points + noise. Only
 differences between sides matter, so the mean of the round's points is taken off. A round of sides
@@ -21,15 +28,13 @@ A player who has played few rounds performs below the rating (`Inexperience`): b
 that falls with the rounds played. So the rating says how well the player will perform with more
 experience. These points are taken off the performance of each player, times the share.
 
-No system needs to know of this. The players' mu are moved for the round, so that each side's sum
-has the deviations and the points, and the system rates the round. Then the result is moved back:
-the performance, and the new mu if the evidence has one. A player's performance is moved back as the
-player was, and a side's as its sum was. Ceilings move with the level: they limit the performance in
-the round, with the points of seats and experience. Where a system has constants on the scale of the
-ladder, it compares them with the players' own ratings: the learning rates and the floor of Kerby's
-systems, and Topcoder's thresholds. Kerby's anchor is a side of one player, and is measured from the
-level as others are. So an anchored round has sides of different total shares unless all of them are
-1. The anchor does not count in L.
+No system needs to know of this. The players' shares and mu are changed for the round, and the
+system rates it. Then the result is changed back: the performance, and the new mu if the evidence
+has one. A side's performance is again on the scale of its own total. So is its ceiling, which
+limits the performance in the round, with the points of seats and experience. Where a system has
+constants on the scale of the ladder, it compares them with the players' own ratings: the learning
+rates and the floor of Kerby's systems, and Topcoder's thresholds. Kerby's anchor has a fixed place
+from `initial_mu`, so rounds of ladders that have one keep their shares.
 """
 
 from typing import NamedTuple
@@ -50,23 +55,22 @@ EVEN = 1e-9
 
 
 class Moves(NamedTuple):
-    """The number of points by which the ratings of a wave are moved."""
+    """How the players and sides of a wave are changed for their rounds."""
 
-    player: Floats  # (P,) the move of each player's mu.
+    share: Floats  # (P,) the share of each player.
+    player: Floats  # (P,) the points by which each player's mu is moved.
     side: Floats
-    """(E,) the move of each side's performance: the sum of its players', each times the share."""
-    ceiling: Floats  # (R,) the move of each round's ceiling.
+    """(E,) the points by which each side's performance is moved: its players', times the share."""
+    scale: Floats  # (E,) T / A, by which the shares of the side were multiplied; 1 without a scale.
     experience: Floats
     """(E,) the part of `side` that is experience; (0,) if experience does not count."""
 
 
 @kernel
-def _totals(
-    entry_starts: Ints, share: Floats, first: int, end: int, anchored: bool, total: Floats
-) -> bool:
+def _totals(entry_starts: Ints, share: Floats, first: int, end: int, total: Floats) -> bool:
     """Write the sum of shares of the entries [first, end) into `total`. Returns whether they are
-    all equal, and 1 if there is an anchor."""
-    low, high = (1.0, 1.0) if anchored else (np.inf, 0.0)
+    all equal."""
+    low, high = np.inf, 0.0
     for e in range(first, end):
         together = 0.0
         for p in range(entry_starts[e], entry_starts[e + 1]):
@@ -80,63 +84,48 @@ def _totals(
 def _is_moved(
     round_starts: Ints, entry_starts: Ints, share: Floats, shift: Floats, anchored: bool
 ) -> bool:
-    """Whether some round has sides of different total shares, or some entry a shift."""
+    """Whether some round has sides that are brought to one scale, or some entry a shift."""
     for e in range(len(shift)):
         if shift[e] != 0.0:
             return True
     total = np.empty(len(entry_starts))
-    for r in range(len(round_starts) - 1):
-        first, end = round_starts[r], round_starts[r + 1]
-        if not _totals(entry_starts, share, first, end, anchored, total):
+    for r in range(0 if anchored else len(round_starts) - 1):
+        if not _totals(entry_starts, share, round_starts[r], round_starts[r + 1], total):
             return True
     return False
 
 
 @kernel
-def _level(
-    entry_starts: Ints, share: Floats, mu: Floats, rounds: Ints, points: Floats, first: int,
-    end: int, initial_mu: float, offset: float,
-) -> float:  # fmt: skip
-    """The level of the players of the entries [first, end), minus `initial_mu`."""
-    above = played = 0.0
-    for e in range(first, end):
-        newcomers = 0.0
-        for p in range(entry_starts[e], entry_starts[e + 1]):
-            newcomers += share[p] if rounds[p] == 0 else 0.0
-        for p in range(entry_starts[e], entry_starts[e + 1]):
-            lead = mu[p] - initial_mu + (points[p] if len(points) > 0 else 0.0)
-            if rounds[p] == 0:
-                lead -= offset / max(newcomers, 1.0)
-            above, played = above + share[p] * lead, played + share[p]
-    return float(above / played)
-
-
-@kernel
 def _moves(
-    round_starts: Ints, entry_starts: Ints, share: Floats, mu: Floats, rounds: Ints,
-    points: Floats, shift: Floats, initial_mu: float, offset: float, anchored: bool,
-) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """The moves of the players, sides and ceilings of some rounds. `points` (P,) are those of
-    experience, or none (0,)."""
-    player, side = np.zeros(len(mu)), np.zeros(len(entry_starts) - 1)
-    ceiling = np.zeros(len(round_starts) - 1)
-    total = np.empty(len(side))
-    for r in range(len(ceiling)):
+    round_starts: Ints, entry_starts: Ints, share: Floats, rounds: Ints, points: Floats,
+    shift: Floats, offset: float, anchored: bool,
+) -> tuple[Floats, Floats, Floats, Floats]:  # fmt: skip
+    """The first four columns of Moves. `points` (P,) are those of experience, or none (0,)."""
+    sides = len(entry_starts) - 1
+    scaled, player = share.copy(), np.zeros(len(share))
+    side, scale, total = np.zeros(sides), np.ones(sides), np.empty(sides)
+    for r in range(len(round_starts) - 1):
         first, end = round_starts[r], round_starts[r + 1]
-        if not _totals(entry_starts, share, first, end, anchored, total):
-            ceiling[r] = -_level(
-                entry_starts, share, mu, rounds, points, first, end, initial_mu, offset
-            )
+        even = _totals(entry_starts, share, first, end, total) or anchored
+        unit = (end - first) / np.sum(1.0 / total[: end - first])
         seated = len(shift) > 0 and np.min(shift[first:end]) < np.max(shift[first:end])
         mean = np.mean(shift[first:end]) if seated else 0.0
         for e in range(first, end):
-            seat = shift[e] - mean if seated else 0.0
-            for p in range(entry_starts[e], entry_starts[e + 1]):
-                player[p] = ceiling[r] + seat / total[e - first]
+            i, j, newcomers = entry_starts[e], entry_starts[e + 1], 0.0
+            seat = (shift[e] - mean if seated else 0.0) / (total[e - first] if even else unit)
+            if not even:
+                scale[e] = unit / total[e - first]
+                scaled[i:j] = share[i:j] * scale[e]
+            for p in range(i, j):
+                newcomers += share[p] if rounds[p] == 0 else 0.0
+            for p in range(i, j):
+                player[p] = seat
+                if rounds[p] == 0 and not even:
+                    player[p] += offset / max(newcomers, 1.0) * (1.0 / scale[e] - 1.0)
                 if len(points) > 0:
                     player[p] += points[p]
-                side[e] += share[p] * player[p]
-    return player, side, ceiling
+                side[e] += scaled[p] * player[p]
+    return scaled, player, side, scale
 
 
 @kernel
@@ -160,48 +149,58 @@ def _anchored(config: RatingConfig) -> bool:
     return isinstance(config, Climbing) and config.anchor is not None
 
 
-def moves_of(
-    config: RatingConfig, wave: Wave, values: Floats | None = None, initial: float | None = None
-) -> Moves | None:
-    """The moves of a wave whose newcomers are placed, or None if there is nothing to move. `values`
-    (P,) and `initial` replace the players' mu and `initial_mu`, if they are given. For these the
-    displayed ratings are measured as mu is."""
+def moves_of(config: RatingConfig, wave: Wave) -> Moves | None:
+    """The moves of a wave whose newcomers are placed, or None if there is nothing to change."""
     if not is_moved(config, wave):
         return None
     points = experience = np.empty(0)
     less = config.inexperience_of_newcomers
     if less.points > 0.0:
         points = _of_experience(wave.rounds, less.points, less.rounds)
-        experience = np.add.reduceat(wave.share * points, wave.entry_starts[:-1])
-    player, side, ceiling = _moves(
-        wave.round_starts, wave.entry_starts, wave.share, wave.mu if values is None else values,
-        wave.rounds, points, wave.shift, config.initial_mu if initial is None else initial,
+    scaled, player, side, scale = _moves(
+        wave.round_starts, wave.entry_starts, wave.share, wave.rounds, points, wave.shift,
         config.newcomer_offset if isinstance(config, PlacingNewcomers) else 0.0,
         _anchored(config),
     )  # fmt: skip
-    return Moves(player, side, ceiling, experience)
+    if len(points) > 0:
+        experience = np.add.reduceat(scaled * points, wave.entry_starts[:-1])
+    return Moves(scaled, player, side, scale, experience)
 
 
-def moved(wave: Wave, moves: Moves) -> Wave:
-    """The wave as a system rates it: with the moved mu and ceilings, and how far they were
+def _scaled(performance: Floats, initial_mu: float, by: Floats) -> Floats:
+    """Performances whose distances from `initial_mu` are multiplied; the same bits where by 1."""
+    changed: Floats = initial_mu + (performance - initial_mu) * by
+    return np.where(by == 1.0, performance, changed)
+
+
+def moved(config: RatingConfig, wave: Wave, moves: Moves) -> Wave:
+    """The wave as a system rates it: with the changed shares, mu and ceilings, and how far mu was
     moved."""
+    mu, initial_mu = wave.mu + moves.player, config.initial_mu
+    lead = moves.share * (mu - initial_mu) - wave.share * (wave.mu - initial_mu)
     return wave._replace(
-        mu=wave.mu + moves.player, ceiling=wave.ceiling + moves.ceiling, moved=moves.player,
-        moved_side=moves.side,
+        share=moves.share, mu=mu, ceiling=_scaled(wave.ceiling, initial_mu, moves.scale),
+        moved=moves.player, moved_side=np.add.reduceat(lead, wave.entry_starts[:-1]),
     )  # fmt: skip
 
 
 def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidence) -> Evidence:
     """The evidence (P, 3) of a wave, from that of the `moved` wave, in place. Players who were not
     moved keep their evidence to the bit, and so do players whose mu the round leaves as it is."""
-    by = moves.player
+    of = np.repeat(np.arange(len(moves.side)), np.diff(wave.entry_starts))
+    by, initial_mu = moves.player, config.initial_mu
     if config.performs_as_side:
-        by = np.repeat(moves.side, np.diff(wave.entry_starts))
+        by = moves.side[of]
     evidence[:, PERFORMANCE] -= by
     if len(moves.experience) > 0:  # to move experience back raises a performance
-        capped = np.repeat(wave.ceiling + moves.ceiling, np.diff(wave.round_starts))
-        most = np.repeat(capped - (moves.side - moves.experience), np.diff(wave.entry_starts))
+        most = (_scaled(wave.ceiling, initial_mu, moves.scale) - (moves.side - moves.experience))[
+            of
+        ]
         evidence[:, PERFORMANCE] = np.minimum(evidence[:, PERFORMANCE], most)
+    if config.performs_as_side:
+        evidence[:, PERFORMANCE] = _scaled(
+            evidence[:, PERFORMANCE], initial_mu, 1.0 / moves.scale[of]
+        )
     if config.memoryless:
         new = evidence[:, NEW_MU]
         back = wave.mu + (new - (wave.mu + moves.player))
@@ -211,25 +210,34 @@ def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidenc
     return evidence
 
 
-def measured(config: RatingConfig, wave: Wave) -> Floats:
-    """(P,) the mu of each player of a wave as its round measures them, for predictions: a side's
-    performance has the mean initial_mu + sum share (mu - initial_mu)."""
+class Measured(NamedTuple):
+    """The players of a wave as their rounds measure them: a side's performance has the mean
+    initial_mu + sum share (mu - initial_mu)."""
+
+    mu: Floats  # (P,)
+    share: Floats  # (P,)
+
+
+def measured(config: RatingConfig, wave: Wave) -> Measured:
+    """The players of a wave as its rounds measure them, for predictions."""
     moves = moves_of(config, wave)
-    return wave.mu if moves is None else wave.mu + moves.player
+    if moves is None:
+        return Measured(wave.mu, wave.share)
+    return Measured(wave.mu + moves.player, moves.share)
 
 
 def of_one_round(
     config: RatingConfig, starts: Ints, share: Floats, mu: Floats, rounds: Ints,
     shift: Floats | None = None,
-) -> Floats:  # fmt: skip
-    """(P,) the mu of the P players of one round as the round measures them.
+) -> Measured:  # fmt: skip
+    """The P players of one round as the round measures them.
 
     `starts` (S+1,) has the first player of each of the S sides, and P. `mu` (P,) are the ratings at
     the beginning of the round, where newcomers are placed. `rounds` (P,) is the number of rounds
     that each player has played. `shift` (S,) has the points of each side's seat; None: no seats.
     """
     if len(mu) == 0:
-        return mu
+        return Measured(mu, share)
     none, never = np.empty(0), np.zeros(len(mu), np.int64)
     return measured(
         config,
@@ -315,6 +323,13 @@ def of_newcomers(
         config.initial_sigma, config.newcomer_offset, config.newcomer_field, config.kept,
     )  # fmt: skip
     return found
+
+
+def offset_of(config: RatingConfig, share: Floats, rounds: Ints) -> Floats:
+    """(P,) the part of `newcomer_offset` in the mean of each of P players of one side."""
+    offset = config.newcomer_offset if isinstance(config, PlacingNewcomers) else 0.0
+    new = rounds == 0
+    return np.where(new, offset / max(float(share[new].sum()), 1.0), 0.0)
 
 
 def with_starts(wave: Wave, evidence: Evidence) -> Evidence:

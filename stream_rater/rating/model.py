@@ -119,7 +119,7 @@ class Wave(NamedTuple):
 
     round_starts: Ints  # (R+1,) the first entry of each round; the last element is E.
     weight: Floats  # (R,) the relative weight of the round's evidence.
-    ceiling: Floats  # (R,) the cap on performances; infinite for none.
+    ceiling: Floats  # (E,) the cap on the entry's performance; infinite for none.
     time: Ints  # (R,) the time of completion, Unix seconds.
     place: Places
     """(E,) the place, from 1; equal places tie. DID_NOT_FINISH if the entry did not finish."""
@@ -137,16 +137,17 @@ class Wave(NamedTuple):
     """(E,) the score of the entry, NaN if it has none; (0,) if the ladder uses no scores."""
     moved: Floats = NOT_MOVED
     """(P,) the points by which `mu` is above the rating, for this round alone (`levels`); (0,) if
-    no mu was moved."""
+    the round changes neither mu nor shares."""
     moved_side: Floats = NOT_MOVED
-    """(E,) the points by which the mean performance of the entry was moved; (0,) as for `moved`."""
+    """(E,) the points by which the mean performance of the entry is above that by its own ratings
+    and shares; (0,) as for `moved`."""
 
     def part(self, first: int, end: int) -> "Wave":
         """The rounds [first, end). All arrays except the two of starts are views."""
         a, b = self.round_starts[first], self.round_starts[end]
         i, j = self.entry_starts[a], self.entry_starts[b]
         return Wave(
-            self.round_starts[first : end + 1] - a, self.weight[first:end], self.ceiling[first:end],
+            self.round_starts[first : end + 1] - a, self.weight[first:end], self.ceiling[a:b],
             self.time[first:end], self.place[a:b], self.entry_starts[a : b + 1] - i,
             self.share[i:j], self.mu[i:j], self.sigma[i:j], self.rounds[i:j], self.last_time[i:j],
             self.fixed[i:j], self.shift[a:b], self.score[a:b], self.moved[i:j],

@@ -143,12 +143,14 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 
 
 def _measured(config: RatingConfig, wave: Wave) -> Evidence:
-    """The evidence (P, 3) of a wave whose sides are measured from the level of those present, and
-    moved by their seats."""
+    """The evidence (P, 3) of a wave whose sides are brought to one scale, and moved by their seats
+    and experience."""
     moves = levels.moves_of(config, wave)
     if moves is None:
         return _finite(config, wave)
-    return levels.moved_back(config, wave, moves, _finite(config, levels.moved(wave, moves)))
+    return levels.moved_back(
+        config, wave, moves, _finite(config, levels.moved(config, wave, moves))
+    )
 
 
 def _finite(config: RatingConfig, wave: Wave) -> Evidence:

@@ -317,20 +317,23 @@ def of_round(
     sure. `shift` (S,) has the points of each side's seat (`seats.shifts_of`); None: no seats.
     """
     began = levels.of_newcomers(config, starts, share, *players)
-    mu = levels.of_one_round(config, starts, share, began, players.rounds, shift)
-    return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))
+    found = levels.of_one_round(config, starts, share, began, players.rounds, shift)
+    return forecast(
+        performances_of(config, starts, found.share, found.mu, players.sigma, variance_factor)
+    )
 
 
 def deviations(config: RatingConfig, players: Believed, teams: int) -> Floats:
     """(P,) by how many points each player is above the rating from which a round of this many teams
-    is measured: the initial rating, or the level of these players if some team has one player more
-    (`levels`). It is assumed that the newcomers are dealt evenly among the teams."""
+    is measured: the initial rating, or their mean without `newcomer_offset` if some team has one
+    player more. It is assumed that the newcomers are dealt evenly among the teams."""
     share = np.full(len(players.mu), 1.0 / teams)
     together = np.array([0, len(share)])  # so the newcomers' shares add up to those of one team
     began = levels.of_newcomers(config, together, share, *players)
-    # Beside a side of nobody, the players are measured as in a round of unequal sides.
-    starts = together if len(share) % teams == 0 else np.array([0, 0, len(share)])
-    return levels.of_one_round(config, starts, share, began, players.rounds) - config.initial_mu
+    measured = levels.of_one_round(config, together, share, began, players.rounds).mu
+    if len(share) % teams == 0:
+        return measured - config.initial_mu
+    return measured - np.mean(measured - levels.offset_of(config, share, players.rounds))
 
 
 def forecast(sides: Performances) -> Forecast:

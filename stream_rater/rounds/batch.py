@@ -109,8 +109,9 @@ class RoundBatch(Ragged, gc=False):
     ) -> Wave:
         fixed = config.fixed_players if config is not None else ()
         return Wave(
-            round_starts=bounds(self.entries), weight=self.weight, ceiling=self.ceiling,
-            time=self.time, place=self.place, entry_starts=bounds(self.members), share=self.share,
+            round_starts=bounds(self.entries), weight=self.weight,
+            ceiling=np.repeat(self.ceiling, self.entries), time=self.time, place=self.place,
+            entry_starts=bounds(self.members), share=self.share,
             mu=mu, sigma=sigma, rounds=played, last_time=last_time,
             fixed=is_among(self.names, fixed) if fixed else model.NO_FIXED,
             shift=shift_of(config, self.seat), score=score_of(config, self.score),

@@ -112,7 +112,7 @@ def wave_of(size: int, mu: Floats, sigma: Floats, played: Ints, last_time: Ints)
     players, rounds = len(mu), len(mu) // size
     return Wave(
         round_starts=np.arange(0, players + 1, size), weight=np.ones(rounds),
-        ceiling=np.full(rounds, np.inf), time=np.zeros(rounds, np.int64),
+        ceiling=np.full(players, np.inf), time=np.zeros(rounds, np.int64),
         place=np.tile(np.arange(1, size + 1, dtype=np.int32), rounds),
         entry_starts=np.arange(players + 1), share=np.ones(players),
         mu=mu, sigma=sigma, rounds=played, last_time=last_time,

@@ -271,8 +271,9 @@ def a_round(config: parameters.RatingConfig, rng: np.random.Generator) -> Wave:
     share = 10.0 ** rng.uniform(-6.0, 0.0, n) if n > sides else np.ones(n)
     exponent = rng.uniform(-300.0, 3.0) if rng.random() < 0.2 else rng.uniform(-3.0, 3.0)
     return Wave(
-        np.array([0, sides]), np.full(1, 10.0**exponent), rng.choice([math.inf, 1600.0], 1),
-        np.full(1, 10**9), place, starts, share, mu.astype(np.float32).astype(np.float64),
+        np.array([0, sides]), np.full(1, 10.0**exponent),
+        np.full(sides, rng.choice([math.inf, 1600.0])), np.full(1, 10**9), place, starts,
+        share, mu.astype(np.float32).astype(np.float64),
         config.initial_sigma * 10.0 ** rng.uniform(-3.0, 0.0, n), rng.integers(0, 3, n),
         np.zeros(n, np.int64),
     )  # fmt: skip

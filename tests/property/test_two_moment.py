@@ -97,7 +97,7 @@ def wave(place: Sequence[int], mu: Floats, sigma: Floats, rounds: int | Sequence
     """A round of players who all played before."""
     n = len(place)
     return Wave(
-        np.array([0, n]), np.ones(1), np.array([math.inf]), np.zeros(1, np.int64),
+        np.array([0, n]), np.ones(1), np.full(n, math.inf), np.zeros(1, np.int64),
         np.array(place, np.int32), np.arange(n + 1), np.ones(n), mu, sigma,
         np.zeros(n, np.int64) + rounds, np.zeros(n, np.int64),
     )  # fmt: skip
@@ -188,7 +188,7 @@ def test_rounds_do_not_depend_on_each_other() -> None:
     ends = np.cumsum(sizes)
     starts = np.concatenate([[0], ends])
     whole = Wave(
-        starts, np.ones(5), np.full(5, math.inf), np.zeros(5, np.int64),
+        starts, np.ones(5), np.full(ends[-1], math.inf), np.zeros(5, np.int64),
         np.concatenate([np.arange(1, n + 1) for n in sizes]).astype(np.int32),
         np.arange(ends[-1] + 1), np.ones(ends[-1]), rng.normal(1500.0, 300.0, ends[-1]),
         rng.uniform(40.0, 350.0, ends[-1]), rng.integers(0, 3, ends[-1]),
@@ -207,9 +207,10 @@ def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPat
     m, v, b2 = rng.normal(0.0, 300.0, 12), rng.uniform(1e3, 1e5, 12), np.full(12, 6e4)
     kept, rebuilt = np.empty((12, 3)), np.empty((12, 3))
     rate_many: Any = many_sides.rate_many
-    rate_many.py_func(place, m, v, b2, math.inf, kept)
+    most = np.full(12, math.inf)
+    rate_many.py_func(place, m, v, b2, most, kept)
     monkeypatch.setattr(many_sides, "KEPT", 0)
-    rate_many.py_func(place, m, v, b2, math.inf, rebuilt)
+    rate_many.py_func(place, m, v, b2, most, rebuilt)
     assert kept.tobytes() == rebuilt.tobytes()
 
 
@@ -229,7 +230,7 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
     config = TwoMoment(beta=float(beta), sigma_drift=float(drift))
     given_wave = Wave(
         np.array([0, sides]), 10.0 ** rng.uniform(-6.0, 3.0, 1),
-        rng.choice([math.inf, 1600.0, -1e9], 1), np.full(1, 10**9),
+        rng.choice([math.inf, 1600.0, -1e9], 1).repeat(sides), np.full(1, 10**9),
         np.sort(rng.integers(1, sides + 1, sides)).astype(np.int32), starts,
         10.0 ** rng.uniform(-6.0, 0.0, players), mu, sigma, rng.integers(0, 3, players),
         np.zeros(players, np.int64),

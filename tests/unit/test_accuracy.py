@@ -233,8 +233,9 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
 
     one = np.ones(1)
     wave = Wave(
-        np.array([0, 2]), one, one * np.inf, np.zeros(1, np.int64), np.array([1, 2], np.int32),
-        np.arange(3), np.ones(2), np.array([-100.0, 30.0]), np.ones(2), *np.zeros((2, 2), np.int64),
+        np.array([0, 2]), one, np.full(2, np.inf), np.zeros(1, np.int64),
+        np.array([1, 2], np.int32), np.arange(3), np.ones(2),
+        np.array([-100.0, 30.0]), np.ones(2), *np.zeros((2, 2), np.int64),
     )  # fmt: skip
     performance = config.estimate(wave)[0, 0]  # mu + scale^2 d ln P / d mu
     slope = (surprise(-101.0) - surprise(-99.0)) / 2.0

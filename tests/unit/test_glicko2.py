@@ -138,7 +138,7 @@ def test_a_team_gains_as_its_members_together() -> None:
     """Without volatility, it gains as in a linear Gaussian model, by the sum of variances."""
     config = Glicko2(volatility=0.0, tau=1e-3, **FULL)
     wave = Wave(
-        np.array([0, 2]), np.ones(1), np.full(1, math.inf), np.zeros(1, np.int64),
+        np.array([0, 2]), np.ones(1), np.full(2, math.inf), np.zeros(1, np.int64),
         np.array([1, 2], np.int32), np.array([0, 2, 4]), np.ones(4),
         np.array([1500.0, 1600.0, 1550.0, 1500.0]), np.array([60.0, 80.0, 90.0, 70.0]),
         np.ones(4, np.int64), np.zeros(4, np.int64),

@@ -239,7 +239,7 @@ def test_a_team_is_credited_with_what_its_members_lack() -> None:
     config = EloMMX(weight_limit=0.2, sigma_limit=80.0, initial_mu=1500.0)
     share, mu, sigma = np.array([1.0, 0.5, 1.0]), np.array([1700.0, 1400.0, 1600.0]), 100.0
     wave = Wave(
-        np.array([0, 2]), np.ones(1), np.array([math.inf]), np.zeros(1, np.int64),
+        np.array([0, 2]), np.ones(1), np.full(2, math.inf), np.zeros(1, np.int64),
         np.array([1, 2], np.int32), np.array([0, 2, 3]), share, mu, np.full(3, sigma),
         np.zeros(3, np.int64), np.zeros(3, np.int64),
     )  # fmt: skip
@@ -277,7 +277,8 @@ def a_round_of_odds(n: int, spread: float) -> tuple[Places, Floats, Floats]:
 
 def solo(place: Places, mu: Floats, sigma: Floats) -> SoloRound:
     """A round of single players who have played before."""
-    return SoloRound(place, mu, sigma, np.ones(len(mu), np.int64), WEIGHT, math.inf, 0.0 * mu)
+    most = np.full(len(mu), math.inf)
+    return SoloRound(place, mu, sigma, np.ones(len(mu), np.int64), WEIGHT, most, 0.0 * mu)
 
 
 def depths(n: int) -> Iterator[int]:

@@ -29,7 +29,7 @@ def wave(
     """A round whose sides are in order of place."""
     players, sides = len(mu), len(sizes)
     return Wave(
-        np.array([0, sides]), np.ones(1), np.array([ceiling]), np.zeros(1, np.int64),
+        np.array([0, sides]), np.ones(1), np.full(sides, ceiling), np.zeros(1, np.int64),
         np.arange(1, sides + 1, dtype=np.int32), np.append(0, np.cumsum(sizes)),
         np.ones(players) if share is None else np.array(share), np.array(mu, np.float64),
         np.full(players, 80.0), np.full(players, rounds), np.zeros(players, np.int64),
@@ -72,7 +72,7 @@ def test_the_same_points_for_all_are_none_to_the_bit() -> None:
         moves, none = levels.moves_of(config, seated), levels.moves_of(config, plain)
         assert moves is not None, name
         if none is None:
-            assert not moves.player.any() and not moves.side.any() and not moves.ceiling.any(), name
+            assert not moves.player.any() and not moves.side.any() and (moves.scale == 1.0).all()
         found = [stages.estimate(config, each) for each in (plain, seated)]
         assert np.array_equal(found[0], found[1], equal_nan=True), name
 
@@ -121,13 +121,13 @@ def by_hand(deviations: list[float], anchor: float, rate: float) -> list[float]:
 
 
 def test_the_anchor_is_a_side_of_one_player() -> None:
-    """So two against two are of different sizes, too. Deviations are from the players' level."""
+    """It has a fixed place, so deviations are from the initial rating in rounds of any sizes."""
     config = PairwiseElo(learning_rate=16.0, scale=UNIT, initial_mu=1500.0, anchor=1800.0)
     for sizes in ([1, 2], [2, 2]):
         mu = [1900.0, 1880.0, 1910.0, 1870.0][: sum(sizes)]
-        level, cut = sum(mu) / len(mu), sizes[0]
-        sums = [sum(x - level for x in part) for part in (mu[:cut], mu[cut:])]
-        due = by_hand(sums, 1800.0 - level, 16.0)
+        cut = sizes[0]
+        sums = [sum(x - 1500.0 for x in part) for part in (mu[:cut], mu[cut:])]
+        due = by_hand(sums, 300.0, 16.0)
         found = gains(config, wave(sizes, mu))
         assert found[:cut] == pytest.approx([due[0]] * cut, abs=1e-9), sizes
         assert found[cut:] == pytest.approx([due[1]] * (len(mu) - cut), abs=1e-9), sizes
@@ -142,7 +142,7 @@ def test_a_ceiling_is_on_the_ladders_scale() -> None:
     sample: dict[str, RatingConfig] = {name: SYSTEMS[name].sample() for name in SYSTEMS}
     for config in (parameters.TwoMoment(inexperience=0.0), sample["elo-mmr"], sample["glicko"]):
         found = stages.estimate(config, some)[0, 0]
-        free = stages.estimate(config, some._replace(ceiling=np.full(1, np.inf)))[0, 0]
+        free = stages.estimate(config, some._replace(ceiling=np.full(2, np.inf)))[0, 0]
         if config is sample["glicko"]:
             assert found == free
         else:
@@ -154,7 +154,7 @@ def test_rounds_in_waves_equal_rounds_one_by_one() -> None:
     config = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0})
     one, two = wave([1, 2], [0.0] * 3), wave([1, 1], [0.0] * 2, shift=[60.0, 0.0])
     both = Wave(
-        np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
+        np.array([0, 2, 4]), np.ones(2), np.full(4, np.inf), np.zeros(2, np.int64),
         np.array([1, 2, 1, 2], np.int32), np.array([0, 1, 3, 4, 5]), np.ones(5), np.zeros(5),
         np.zeros(5), np.zeros(5, np.int64), np.zeros(5, np.int64),
         shift=np.array([0.0, 0.0, 60.0, 0.0]),

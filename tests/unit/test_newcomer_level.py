@@ -57,7 +57,7 @@ def test_each_round_has_its_own_level() -> None:
     """It does not depend on other rounds. If nobody is known, it is the offset."""
     mu, sigma, rounds = [1500.0, 1700.0, 1500.0, 1100.0], [300.0, 60.0, 300.0, 60.0], [0, 3, 0, 3]
     both = Wave(
-        np.array([0, 2, 4]), np.ones(2), np.full(2, np.inf), np.zeros(2, np.int64),
+        np.array([0, 2, 4]), np.ones(2), np.full(4, np.inf), np.zeros(2, np.int64),
         np.array([1, 2, 1, 2], np.int32), np.arange(5), np.ones(4), np.array(mu), np.array(sigma),
         np.array(rounds), np.zeros(4, np.int64),
     )  # fmt: skip

@@ -259,7 +259,8 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
     """More entries than are rated together, of rounds that differ: each has its bits alone."""
     size, rounds = 300, 30
     wave = wave_of_size(size, rounds, seed=1)._replace(
-        weight=np.linspace(0.5, 2.0, rounds), ceiling=np.linspace(1500.0, 2500.0, rounds)
+        weight=np.linspace(0.5, 2.0, rounds),
+        ceiling=np.linspace(1500.0, 2500.0, rounds).repeat(size),
     )
     assert size * rounds > performance.TOGETHER > size
     together = stages.estimate(LOGISTIC, wave)
@@ -267,7 +268,7 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
         own, its = slice(r * size, (r + 1) * size), slice(r, r + 1)
         alone = wave._replace(
             round_starts=np.array([0, size]), weight=wave.weight[its],
-            ceiling=wave.ceiling[its], time=wave.time[its], place=wave.place[own],
+            ceiling=wave.ceiling[own], time=wave.time[its], place=wave.place[own],
             entry_starts=np.arange(size + 1), share=wave.share[own], mu=wave.mu[own],
             sigma=wave.sigma[own], rounds=wave.rounds[own], last_time=wave.last_time[own],
         )  # fmt: skip
@@ -313,8 +314,10 @@ def test_teams_by_section_3_3(field: list[Any], shares: list[float] | None) -> N
     mu = np.array([m for m, _ in field]).reshape(2, 2)
     prior = np.array([s * s + GAMMA2 for _, s in field]).reshape(2, 2)
     part = np.array([shares or [1.0, 1.0], [1.0, 1.0]])
-    uneven = abs(part[0].sum() - part[1].sum()) > 1e-9
-    level = (part * mu).sum() / part.sum() if uneven else 1500.0
+    if abs(part[0].sum() - part[1].sum()) > 1e-9:
+        totals = part.sum(1, keepdims=True)
+        part *= 2.0 / (1.0 / totals).sum() / totals
+    level = 1500.0
     team_mu = level + (part * (mu - level)).sum(1)
     spread = (part**2 * (prior + BETA2)).sum(1)
     u = C / np.sqrt(spread)

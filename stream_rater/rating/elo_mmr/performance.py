@@ -223,9 +223,9 @@ def _estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, o
         a, b = round_starts[r], round_starts[r + 1]
         if alone:
             for i in range(a, b):
-                out[i, 0] = min(found[i], wave.ceiling[r])
+                out[i, 0] = min(found[i], wave.ceiling[i])
         else:
-            np.minimum(found[a:b], wave.ceiling[r], found[a:b])
+            np.minimum(found[a:b], wave.ceiling[a:b], found[a:b])
     if not alone:
         _credit(wave, found, initial_mu, out)
 
@@ -236,7 +236,7 @@ def some_rounds(wave: Wave, first: int, end: int) -> Wave:
     a, b = wave.round_starts[first], wave.round_starts[end]
     i, j = wave.entry_starts[a], wave.entry_starts[b]
     return Wave(
-        wave.round_starts[first : end + 1] - a, wave.weight[first:end], wave.ceiling[first:end],
+        wave.round_starts[first : end + 1] - a, wave.weight[first:end], wave.ceiling[a:b],
         wave.time[first:end], wave.place[a:b], wave.entry_starts[a : b + 1] - i, wave.share[i:j],
         wave.mu[i:j], wave.sigma[i:j], wave.rounds[i:j], wave.last_time[i:j], wave.fixed[i:j],
     )  # fmt: skip

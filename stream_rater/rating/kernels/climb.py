@@ -21,8 +21,8 @@ falls below the floor. All four systems have in common:
   share the mean of their gradients. The note has no such ties.
 - **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
   share of the round played. So a member's gradient is the team's times the share.
-- **Level and seats** (`levels`): in a round whose ratings were moved, the learning rate and the
-  floor go by the rating as it was, and the anchor is moved with the level.
+- **Seats and unequal sides** (`levels`): the learning rate and the floor go by the rating as it
+  was before it was moved for the round.
 - **Fixed** players take part, but their ratings never change.
 - **Steps** are those of the note, however long. Thurstone's likelihood is log-concave in x with a
   curvature of 1 at most. So ratings approach its maximum if rate * weight / scale is below 2, and a
@@ -252,12 +252,8 @@ def _rounds(wave: Wave, fixed: Flags, climb: Climb) -> Floats:
         for e in range(first, end):
             for i in range(entry_starts[e], entry_starts[e + 1]):
                 x[e - first] += share[i] * (mu[i] - initial_mu) / scale
-        level = 0.0
-        if is_moved:  # the points of a round's seats add up to 0, so what is left is the level's
-            share_of_all = np.sum(share[entry_starts[first] : entry_starts[end]])
-            level = np.sum(wave.moved_side[first:end]) / share_of_all
         g = gradient(
-            wave.place[first:end], x, (climb.anchor + level - initial_mu) / scale,
+            wave.place[first:end], x, (climb.anchor - initial_mu) / scale,
             climb.likelihood, climb.gaussian, climb.average,
         )  # fmt: skip
         for e in range(first, end):

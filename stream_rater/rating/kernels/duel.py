@@ -171,7 +171,7 @@ def _write(
 
 @inlined
 def rate_duel(
-    tied: bool, m: Floats, v: Floats, b2: Floats, ceiling: float, seen: float, noise: float,
+    tied: bool, m: Floats, v: Floats, b2: Floats, ceiling: Floats, seen: float, noise: float,
     out: Floats,
 ) -> None:  # fmt: skip
     """Write into `out` (2, 3) what `two_moment.rate_sides` does, for two sides of which the first
@@ -209,5 +209,7 @@ def rate_duel(
         second = _pair(z_01, nearest, PI_0 * PI_1, tied)
         first = _pair(z_10, nearest, PI_1 * PI_0, tied)
         none = _pair(z_11, nearest, PI_1 * PI_1, tied)
-    _write(_mixed(both, second), _mixed(first, none), 1.0, m[0], v[0], b2[0], v_d, ceiling, out[0])
-    _write(_mixed(both, first), _mixed(second, none), -1.0, m[1], v[1], b2[1], v_d, ceiling, out[1])
+    usual, bad = _mixed(both, second), _mixed(first, none)
+    _write(usual, bad, 1.0, m[0], v[0], b2[0], v_d, ceiling[0], out[0])
+    usual, bad = _mixed(both, first), _mixed(second, none)
+    _write(usual, bad, -1.0, m[1], v[1], b2[1], v_d, ceiling[1], out[1])

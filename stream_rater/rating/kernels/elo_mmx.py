@@ -336,7 +336,7 @@ def _rate_all(
         for e in range(n):
             i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
             _learn(
-                min(found[e], wave.ceiling[r]), i, j, entry_mu[e], delta[e], initial_mu,
+                min(found[e], wave.ceiling[e]), i, j, entry_mu[e], delta[e], initial_mu,
                 own_share, own_mu, prior, beta2, own,
             )  # fmt: skip
 

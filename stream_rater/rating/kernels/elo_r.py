@@ -136,7 +136,7 @@ def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool
             split_performances(place[first:end], entry_mu, u, found)
         for e in range(first, end):
             i, j = entry_starts[e], entry_starts[e + 1]
-            performance = min(found[e - first], wave.ceiling[r])
+            performance = min(found[e - first], wave.ceiling[e])
             if is_solo(share, i, j):
                 out[i, 0] = performance
             else:

@@ -196,7 +196,7 @@ def _moments(
 
 @giving
 def rate_few(
-    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, rows: Floats, out: Floats
+    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: Floats, rows: Floats, out: Floats
 ) -> bool:
     """Write into `out` (n, 3) what `two_moment.rate_sides` does. Returns False if it cannot, and
     then `out` is not complete. `rows` is scratch space with `room` rows."""
@@ -236,7 +236,7 @@ def rate_few(
         while end < n and place[end] == place[first]:
             own = SHARED + OF_SIDE * end
             _sum(x, better, rows[own + USUAL, :count], rows[own + BAD, :count], sums)
-            if not _moments(sums, w, centre, m[end], v[end], b2[end], ceiling, out[end]):
+            if not _moments(sums, w, centre, m[end], v[end], b2[end], ceiling[end], out[end]):
                 return False
             end += 1
         for i in range(first, end):

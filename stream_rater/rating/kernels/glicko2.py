@@ -40,7 +40,7 @@ CLOSE = 1e-9
 
 @kernel
 def rate(
-    place: Places, mu: Floats, sigma: Floats, weight: float, ceiling: float, scale: float
+    place: Places, mu: Floats, sigma: Floats, weight: float, ceiling: Floats, scale: float
 ) -> tuple[Floats, Floats]:
     """The performance of each entry of one round above its mu, (n,), and its variance, (n,).
     `scale` is the number of points of one natural logarithm of the odds."""
@@ -67,7 +67,7 @@ def rate(
             surprise -= total * part - 0.5 * g[i]
             information = total * part * (1.0 - part) * slope - 0.25 * g[i] * u[i]
         information = games * max(information, least) / scale
-        gap[i] = min(games * surprise / scale / information, ceiling - mu[i])
+        gap[i] = min(games * surprise / scale / information, ceiling[i] - mu[i])
         noise[i] = 1.0 / information
     return gap, noise
 
@@ -90,7 +90,12 @@ def rate_rounds(wave: Wave, initial_mu: float, scale: float, diffusion: Floats) 
                 mu[e - first] += wave.share[p] * (wave.mu[p] - initial_mu)
                 variance[e - first] += (wave.share[p] * wave.sigma[p]) ** 2
         gap, noise = rate(
-            wave.place[first:end], mu, np.sqrt(variance), wave.weight[r], wave.ceiling[r], scale
+            wave.place[first:end],
+            mu,
+            np.sqrt(variance),
+            wave.weight[r],
+            wave.ceiling[first:end],
+            scale,
         )
         for e in range(first, end):
             for p in range(wave.entry_starts[e], wave.entry_starts[e + 1]):

@@ -34,7 +34,7 @@ class SoloRound(NamedTuple):
     sigma: Floats  # (n,) the uncertainties before the round.
     rounds: Ints  # (n,) the number of rounds played before.
     weight: float  # The relative weight of the round's evidence.
-    ceiling: float  # The cap on performances; infinite for none.
+    ceiling: Floats  # (n,) the caps on performances; infinite for none.
     moved: Floats
     """(n,) by how many points `mu` is above the entry's own rating, for this round (`levels`)."""
 
@@ -52,13 +52,14 @@ def rate_each_round(
         mu, sigma = wave.mu[a:b], wave.sigma[a:b]
         solo = SoloRound(
             wave.place[first:end], mu, sigma, wave.rounds[a:b], float(wave.weight[r]),
-            float(wave.ceiling[r]),
+            wave.ceiling[first:end],
             wave.moved_side[first:end] if len(wave.moved) else np.zeros(end - first),
         )  # fmt: skip
-        if len(mu) == end - first:
+        share = wave.share[a:b]
+        if len(mu) == end - first and not (len(wave.moved) and (share != 1.0).any()):
             out[a:b] = rate(solo, *parameters)
             continue
-        share, own = wave.share[a:b], starts[:-1] - a
+        own = starts[:-1] - a
         team_mu = initial_mu + np.add.reduceat(share * (mu - initial_mu), own)
         team_sigma = np.sqrt(np.add.reduceat((share * sigma) ** 2, own))
         played = np.maximum.reduceat(solo.rounds, own)
@@ -210,7 +211,7 @@ def topcoder(solo: SoloRound, newcomer_weight: float, weight_limit: float) -> Fl
             expected += chance[j]
         actual = 0.5 * (1.0 + lo[i] + hi[i])
         performance = mu[i] + c * (quantile(expected / n) - quantile(actual / n))
-        performance = min(performance, solo.ceiling)
+        performance = min(performance, solo.ceiling[i])
         k = solo.rounds[i] + 1.0
         u = weight_limit + (newcomer_weight - weight_limit) / k
         cap = (150.0 + 1500.0 / (k + 1.0)) * root * u / (0.18 + 0.42 / k)

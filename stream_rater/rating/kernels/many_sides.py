@@ -225,7 +225,9 @@ def _moments(
 
 
 @giving
-def rate_many(place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, out: Floats) -> None:
+def rate_many(
+    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: Floats, out: Floats
+) -> None:  # fmt: skip
     """Write into `out` (n, 3) what `two_moment.rate_sides` does."""
     n = len(m)
     grid = _grid(m, v, b2)
@@ -257,7 +259,7 @@ def rate_many(place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, o
             others[:] = tied
             if not alone:
                 _add_tied(grid, side, -1.0, others)
-            out[i] = _moments(grid, others, weights, side, m[i], v[i], b2[i], ceiling)
+            out[i] = _moments(grid, others, weights, side, m[i], v[i], b2[i], ceiling[i])
         for j in range(first, end):
             own = j if kept == n else 0
             if kept != n:

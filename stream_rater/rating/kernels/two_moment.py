@@ -40,16 +40,16 @@ from stream_rater.rating.model import Evidence, Places, Wave
 
 @giving
 def rate_sides(
-    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, seen: float, noise: float,
+    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: Floats, seen: float, noise: float,
     rows: Floats, out: Floats,
 ) -> None:  # fmt: skip
     """Write into `out` (n, 3) the mean performance of each side of a round, and the mean and the
     variance of its skill after the round.
 
     `place` (n,) is in rising order. `m`, `v` and `b2` (n,) are the sides' means, the variances of
-    their skills, and the variances of their noise. Means, the ceiling and performances are in
-    points from the initial rating, variances in points^2. On days of either kind, the mean
-    performance is limited to the ceiling. `seen` is the difference of the performances as the
+    their skills, and the variances of their noise. Means, ceilings and performances are in points
+    from the initial rating, variances in points^2. On days of either kind, the mean performance is
+    limited to the side's `ceiling` (n,). `seen` is the difference of the performances as the
     scores of two sides show it, 0 if they show nothing, and `noise` the variance of what they show,
     as a multiple of the variance of both sides' noise. `rows` is scratch space (`few_sides.room`).
     """
@@ -97,8 +97,8 @@ def _seen(wave: Wave, model: Model, first: int, end: int) -> float:
 
 @giving
 def _sums(wave: Wave, model: Model, r: int, variance: Floats, sides: Floats) -> None:
-    """Write the mean, the variance and the noise of each side of round r into the rows of `sides`,
-    and the variance of each player before the round into `variance`."""
+    """Write the mean, the variance, the noise and the ceiling of each side of round r into the rows
+    of `sides`, and the variance of each player before the round into `variance`."""
     most = model.initial_sigma * model.initial_sigma
     first, end = wave.round_starts[r], wave.round_starts[r + 1]
     a = wave.entry_starts[first]
@@ -118,6 +118,7 @@ def _sums(wave: Wave, model: Model, r: int, variance: Floats, sides: Floats) -> 
             b2 += share * share
         sides[0, e], sides[1, e] = m, v
         sides[2, e] = b2 * (model.beta * model.beta / wave.weight[r])
+        sides[3, e] = wave.ceiling[first + e] - model.initial_mu
 
 
 @giving
@@ -150,15 +151,14 @@ def rate_rounds(wave: Wave, model: Model) -> Evidence:
         players = max(players, wave.entry_starts[end] - wave.entry_starts[first])
         entries = max(entries, end - first)
         needed = max(needed, room(end - first) if end > first + 2 else 0)
-    variance, sides, found = np.empty(players), np.empty((3, entries)), np.empty((entries, 3))
+    variance, sides, found = np.empty(players), np.empty((4, entries)), np.empty((entries, 3))
     rows = aligned(needed * MOST_COLUMNS).reshape((needed, MOST_COLUMNS))
     for r in range(len(wave.weight)):
         first, end = wave.round_starts[r], wave.round_starts[r + 1]
         n = end - first
         _sums(wave, model, r, variance, sides)
-        ceiling = wave.ceiling[r] - model.initial_mu
         rate_sides(
-            wave.place[first:end], sides[0, :n], sides[1, :n], sides[2, :n], ceiling,
+            wave.place[first:end], sides[0, :n], sides[1, :n], sides[2, :n], sides[3, :n],
             _seen(wave, model, first, end), model.score_noise, rows, found[:n],
         )  # fmt: skip
         _share_out(wave, model, r, variance, sides, found, out)
