@@ -12,8 +12,8 @@ from the rounded numbers. So results do not depend on whether a belief was store
 
 A weight is rounded when it is set. Decay changes only the scale, so it never rounds a weight again.
 
-A factor's code has 40 bits. From the lowest bit up, it consists of the performance (20 bits, two's
-complement, in steps of the grid), the relative weight (15) and the excess width (5). The slope
+A factor's code has 48 bits. From the lowest bit up, it consists of the performance (20 bits, two's
+complement, in steps of the grid), the relative weight (15) and the excess width (13). The slope
 follows from the excess width and the narrowest width. If the narrowest width is 0 (Elo-R), the
 slope is the weight.
 """
@@ -25,6 +25,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.rating.elementary import inverse_root
 from stream_rater.rating.model import Beliefs, Codes, Table
 
 GRID_BITS = 20  # The number of bits of a performance, which lies within 2^19 steps of zero.
@@ -34,9 +35,13 @@ WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
 the greatest code. Weights range from 2^-15 to below 2. Only the ratio of a weight to the greatest
 weight matters, so a nearly absolute error is fine."""
 
-WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
+WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 9, -5, 2**13 - 1
 """The format of an excess width: the number of mantissa bits, the exponent of the least normal
-number, and the greatest code. Excess widths range from 1/64 to 768 times the narrowest width."""
+number, and the greatest code. Excess widths range from 2^-14 to below 1,024 times the narrowest
+width. Weights and teams need such bits: their performances have many widths, which are rounded
+again when a narrower one joins."""
+
+OLD_WIDTH_BITS = 1  # The mantissa bits of an excess width in records of version 3.
 
 BIAS, MANTISSA = 1023, 52  # The exponent bias and the mantissa bits of a float64.
 
@@ -114,9 +119,6 @@ WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
 ABOVE_GRID = 64 - GRID_BITS  # The number of bits of an int64 that are above the performance.
 
-SLOPES = 1.0 / np.sqrt(1.0 + np.square(small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
-"""The slope for each code of the excess width, for a narrowest slope of 1."""
-
 LOGISTIC_VARIANCE = math.pi**2 / 12.0
 """A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
 
@@ -143,6 +145,14 @@ def code_of(p: float, r: float, excess: float, per_point: float) -> int:
     weight = small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
     width = small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
     return int(performance | (weight << WEIGHT_SHIFT) | (width << WIDTH_SHIFT))
+
+
+@kernel
+def wider(code: int, bits: int) -> int:
+    """The code of a factor whose excess width has so many mantissa bits, by this release's bits.
+    Small floats with more mantissa bits have all values of those with less."""
+    width = code >> WIDTH_SHIFT
+    return int((code & ((1 << WIDTH_SHIFT) - 1)) | (width << (WIDTH_SHIFT + WIDTH_BITS - bits)))
 
 
 @inlined
@@ -180,9 +190,16 @@ def weight_of(code: int) -> float:
 
 
 @inlined
+def excess_variance_of(code: int) -> float:
+    """The square of the excess width of a factor."""
+    excess = small_float((code >> WIDTH_SHIFT) & WIDTH_TOP, WIDTH_BITS, WIDTH_LOW)
+    return float(excess * excess)
+
+
+@inlined
 def slope_of(code: int, steepest_slope: float) -> float:
     """The slope of a factor, where the narrowest factor has the slope `steepest_slope`."""
-    return float(SLOPES[(code >> WIDTH_SHIFT) & WIDTH_TOP] * steepest_slope)
+    return float(inverse_root(1.0 + excess_variance_of(code)) * steepest_slope)
 
 
 @kernel

@@ -11,8 +11,12 @@ The layout is fixed and little-endian. It has no checksum, which is the store's 
 
 The flag `untold` says that no event has published the present values. Behind the header comes the
 relative volatility of Glicko-2 (float32), if the belief has one. If there are logistic factors,
-center, precision, scale and width follow (4 float32), then the 40 bits of each factor's code (see
+center, precision, scale and width follow (4 float32), then the 48 bits of each factor's code (see
 `factor`).
+
+A record without factors has version 3, so that the release before can read it. Records of version 3
+with factors are read, too, and are written anew with the next change. Their codes have 40 bits,
+because an excess width has 8 bits less: those of the mantissa.
 
 Beliefs are rounded to these formats after each round (see `factor`), so encoding and decoding
 change nothing. A record of an unknown version, or of a length that does not match its count, is
@@ -29,13 +33,16 @@ from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.strings import put
+from stream_rater.rating.factor import OLD_WIDTH_BITS, wider
 from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newcomers
 
-VERSION = 3
+VERSION = 4
+OLD_VERSION = 3  # That of records without factors, and of those that the release before wrote.
 HEADER_SIZE = 42
 HISTORY_SIZE = 16
 """The size in bytes of what all logistic factors share: center, precision, scale and width."""
-FACTOR_SIZE = 5  # The size in bytes of a factor's code.
+FACTOR_SIZE = 6  # The size in bytes of a factor's code.
+OLD_FACTOR_SIZE = 5
 MOST_FACTORS = 64
 UNANNOUNCED = 1  # The bit of the flags for `untold`: no event has published the present values.
 VOLATILE = 2
@@ -94,7 +101,7 @@ def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
     """Write the record of belief i at starts[i]."""
     for i in range(len(header)):
         belief, at = header[i], starts[i]
-        at = _put(out, at, 1, VERSION)
+        at = _put(out, at, 1, VERSION if belief.count > 0 else OLD_VERSION)
         at = _put(out, at, 1, belief.grid)
         at = _put(out, at, 1, belief.count)
         at = _put(out, at, ROUNDS_SIZE, belief.rounds)
@@ -118,6 +125,11 @@ def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
 
 
 @kernel
+def _is_known(version: int) -> bool:
+    return version in (VERSION, OLD_VERSION)
+
+
+@kernel
 def _unpack_header(data: Bytes, at: int, belief: Table, i: int) -> None:
     to = belief[i]
     to.version, to.grid, to.count = data[at], _get_signed(data, at + 1, 1), data[at + 2]
@@ -138,7 +150,7 @@ def _unpack_headers_at(data: Bytes, starts: Ints, ends: Ints, rows: Ints, header
     """Read the header of each record in these rows into the same row of `header`. Returns the row
     of the first record that is none of this version; -1 if there is no such record."""
     for i in rows:
-        if ends[i] - starts[i] < HEADER_SIZE or data[starts[i]] != VERSION:
+        if ends[i] - starts[i] < HEADER_SIZE or not _is_known(data[starts[i]]):
             return int(i)
         _unpack_header(data, starts[i], header, i)
     return -1
@@ -169,8 +181,12 @@ def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Codes
         belief.scale, belief.width = _get_single(data, at + 8), _get_single(data, at + 12)
         at += HISTORY_SIZE
         for k in range(belief.count):
-            factors[row, k] = _get(data, at, FACTOR_SIZE)
-            at += FACTOR_SIZE
+            if belief.version == VERSION:
+                factors[row, k] = _get(data, at, FACTOR_SIZE)
+                at += FACTOR_SIZE
+            else:
+                factors[row, k] = wider(_get(data, at, OLD_FACTOR_SIZE), OLD_WIDTH_BITS)
+                at += OLD_FACTOR_SIZE
 
 
 def encode(beliefs: Beliefs) -> list[bytes]:
@@ -218,9 +234,10 @@ def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
     counts = np.full(len(starts), -1)
     for i in range(len(starts)):
         at = starts[i]
-        if sizes[i] >= HEADER_SIZE and data[at] == VERSION and data[at + 2] <= MOST_FACTORS:
+        if sizes[i] >= HEADER_SIZE and _is_known(data[at]) and data[at + 2] <= MOST_FACTORS:
             count = np.int64(data[at + 2])
-            history = HISTORY_SIZE + FACTOR_SIZE * count if count > 0 else 0
+            size = FACTOR_SIZE if data[at] == VERSION else OLD_FACTOR_SIZE
+            history = HISTORY_SIZE + size * count if count > 0 else 0
             volatile = data[at + HEADER_SIZE - 1] & VOLATILE
             if sizes[i] == HEADER_SIZE + history + (VOLATILITY_SIZE if volatile else 0):
                 counts[i] = count
@@ -273,7 +290,7 @@ def header_bytes(records: Sequence[bytes | None]) -> bytes:
 
 
 def _why_unknown(record: bytes) -> str:
-    if not record or record[0] != VERSION:
+    if not record or record[0] not in (VERSION, OLD_VERSION):
         version = record[0] if record else "missing"
         return f"belief record: version {version}, this release reads {VERSION}"
     count = record[2] if len(record) >= HEADER_SIZE else 0
@@ -287,7 +304,7 @@ def read_headers(data: bytes) -> Table:
         raise UnknownRecord(f"belief record: {len(data)} bytes are no whole number of headers")
     packed = np.frombuffer(bytearray(data), np.uint8)  # the kernel is compiled for what is writable
     versions = packed[::HEADER_SIZE]
-    unknown = versions[(versions != VERSION) & (versions != 0)]
+    unknown = versions[~np.isin(versions, (0, OLD_VERSION, VERSION))]
     if len(unknown):
         raise UnknownRecord(f"belief record: version {unknown[0]}, this release reads {VERSION}")
     header, starts = np.zeros(len(versions), HEADER), np.arange(0, len(data), HEADER_SIZE)

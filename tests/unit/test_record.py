@@ -18,6 +18,7 @@ from stream_rater.rating.record import (
     FACTOR_SIZE,
     HEADER_SIZE,
     HISTORY_SIZE,
+    OLD_VERSION,
     VERSION,
     VOLATILE,
     UnknownRecord,
@@ -39,13 +40,13 @@ def integer(value: int, size: int) -> bytes:
 
 
 def factor_code(performance: int, weight: int, excess: int) -> bytes:
-    """40 bits: 20 for the performance, 15 for the weight, 5 for the excess width."""
-    return (performance % 2**20 | weight << 20 | excess << 35).to_bytes(5, "little")
+    """48 bits: 20 for the performance, 15 for the weight, 13 for the excess width."""
+    return (performance % 2**20 | weight << 20 | excess << 35).to_bytes(6, "little")
 
 
 factor_codes = st.builds(
     factor_code,
-    st.integers(1 - 2**19, 2**19 - 1), st.integers(0, 2**15 - 1), st.integers(0, 31),
+    st.integers(1 - 2**19, 2**19 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**13 - 1),
 )  # fmt: skip
 
 
@@ -55,7 +56,8 @@ def records(draw: st.DrawFn) -> bytes:
     factors = draw(st.lists(factor_codes, max_size=20))
     stamps = st.integers(-(2**39) + 1, 2**39 - 1)
     head = HEADER.pack(
-        VERSION, draw(grids), len(factors), draw(st.binary(min_size=3, max_size=3)),
+        VERSION if factors else OLD_VERSION, draw(grids), len(factors),
+        draw(st.binary(min_size=3, max_size=3)),
         *(integer(draw(stamps), 5) for _ in range(3)), *(draw(singles) for _ in range(4)),
         *(draw(st.integers(0, 2**16 - 1)) for _ in range(2)), draw(st.integers(0, 3)),
     )  # fmt: skip
@@ -87,8 +89,8 @@ def test_fields_are_where_they_belong() -> None:
         VERSION, -4, 1, integer(7, 3), integer(11, 5), integer(-12, 5), integer(-13, 5),
         *(float(i) for i in range(20, 24)), 14, 15, 1,
     )  # fmt: skip
-    # 1600 points are 25,600 steps of 1/16; code 1 << 13 is 2^-2; 6 << 1 is 1
-    history = HISTORY.pack(24.0, 25.0, 26.0, 160.0) + factor_code(-25_600, 1 << 13, 6 << 1)
+    # 1600 points are 25,600 steps of 1/16; code 1 << 13 is 2^-2; 6 << 9 is 1
+    history = HISTORY.pack(24.0, 25.0, 26.0, 160.0) + factor_code(-25_600, 1 << 13, 6 << 9)
     beliefs = decode(head + history)
     names = [*HEADER_NAMES[1:], "center", "precision", "scale", "width"]
     expected = [-4, 1, 7, 11, -12, -13, 20.0, 21.0, 22.0, 23.0, 14, 15, 1, 24.0, 25.0, 26.0, 160.0]
@@ -100,10 +102,10 @@ def test_fields_are_where_they_belong() -> None:
 
 
 def test_sizes() -> None:
-    """42 bytes, and with K factors 58 + 5 K (capacity.md). A number too large is an error."""
-    assert (HEADER.size, HISTORY.size, 5) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
+    """42 bytes, and with K factors 58 + 6 K (capacity.md). A number too large is an error."""
+    assert (HEADER.size, HISTORY.size, 6) == (HEADER_SIZE, HISTORY_SIZE, FACTOR_SIZE)
     assert len(GOOD) == HEADER_SIZE == 42
-    assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 42 + 16 + 3 * 5
+    assert len(record.encode(rated([1500.0, 1600.0, 1700.0]))[0]) == 42 + 16 + 3 * 6
     for name, value in (("count", 65), ("rounds", 2**24), ("last", 2**39), ("time", 2**39)):
         beliefs = rated([1500.0])
         beliefs.header[name] = value
@@ -170,7 +172,23 @@ def test_an_unknown_version_is_refused() -> None:
         record.read_headers(head + bytes([VERSION + 1]) + head[1:])
     with pytest.raises(UnknownRecord, match="whole"):
         record.read_headers(head + head[:-1])
-    assert record.read_headers(head + bytes(HEADER_SIZE))["version"].tolist() == [VERSION, 0]
+    assert record.read_headers(head + bytes(HEADER_SIZE))["version"].tolist() == [OLD_VERSION, 0]
+
+
+def test_the_release_before_wrote_coarser_widths() -> None:
+    """Its records are read, with their numbers, and written anew. Those without factors stay."""
+    assert GOOD[0] == OLD_VERSION == 3
+    new = record.encode(rated([1500.0, 1900.0, 1100.0]))[0]
+    codes = [int.from_bytes(new[at : at + 6], "little") for at in range(58, len(new), 6)]
+    coarse = [code & (2**35 - 1) | (code >> 43) << 35 for code in codes]
+    old = bytes([OLD_VERSION]) + new[1:58] + b"".join(x.to_bytes(5, "little") for x in coarse)
+    beliefs = decode(old)
+    assert beliefs.factors[0, :3].tolist() == [code & ~(255 << 35) for code in codes]
+    again = record.encode(beliefs)[0]
+    assert (again[0], again[1:58], len(again)) == (VERSION, new[1:58], 58 + 3 * 6)
+    assert record.headers_of([old])["mu"] == record.headers_of([new])["mu"]
+    with pytest.raises(UnknownRecord, match="58 bytes for 3"):
+        decode(old[:58])
 
 
 @given(records(), st.integers(0), st.binary(min_size=1, max_size=2 * FACTOR_SIZE))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.rating import factor, model
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import exp, inverse_root, log, tanh
 from stream_rater.rating.elo_mmr import belief, sketch
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
 from stream_rater.rating.kernels import elo_r
@@ -45,7 +45,7 @@ def test_small_floats_are_in_order() -> None:
         assert [factor.small_code(x, bits, low, top) for x in numbers] == list(range(top + 1)), kind
         assert factor.small_floats(bits, low, top) == numbers, kind
     assert (WEIGHTS[1], WEIGHTS[-1]) == (2.0**-15, 2.0 - 2.0**-13)
-    assert (WIDTHS[1], WIDTHS[-1]) == (1.0 / 64.0, 768.0)
+    assert (WIDTHS[1], WIDTHS[-1]) == (2.0**-14, 1023.0)
     assert model.grid_of(1500.0, 350.0) == -4
     assert model.grid_of(25.0, 25.0 / 3.0) == -9
     slopes = [factor.slope_of(code << factor.WIDTH_SHIFT, 3.0) for code in range(len(WIDTHS))]
@@ -87,7 +87,7 @@ def test_the_grid_of_performances(grid: int, p: float, mu: float, sigma: float) 
 
 # --- codes ----------------------------------------------------------------------------------------
 
-any_code = st.integers(0, 2**40 - 1).filter(lambda code: code % 2**20 != 2**19)
+any_code = st.integers(0, 2**48 - 1).filter(lambda code: code % 2**20 != 2**19)
 grids = st.integers(-20, 10)
 season_lists = st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=25)
 
@@ -145,7 +145,7 @@ class Plain:
             self.merge()
 
     def slope(self, excess: float) -> float:
-        return (1.0 / math.sqrt(1.0 + excess * excess)) * (LOGISTIC_DEVIATION / self.narrowest)
+        return inverse_root(1.0 + excess * excess) * (LOGISTIC_DEVIATION / self.narrowest)
 
     def width(self, slope: float, narrowest: float) -> float:
         ratio = LOGISTIC_DEVIATION / (slope * narrowest)
@@ -167,10 +167,14 @@ class Plain:
         self.stored.insert(at, (self.on_grid(p), width, nearest(WEIGHTS, r)))
 
     def merge(self) -> None:
+        step = STEP / self.narrowest
+
         def cost(k: int) -> tuple[float, float]:
-            (p1, _, r1), (p2, _, r2) = self.stored[k : k + 2]
-            d = p2 - p1
-            return r1 * r2 * (d * d) * (d * d), r1 + r2 + sketch.WEIGHTLESS
+            (p1, e1, r1), (p2, e2, r2) = self.stored[k : k + 2]
+            d, v1, v2 = (p2 - p1) / STEP, e1 * e1, e2 * e2
+            unlike = d * d * (step * step) + abs(v2 - v1)
+            over = (r1 + r2 + sketch.WEIGHTLESS) * (1.0 + v1) * (1.0 + v2)
+            return r1 * r2 * unlike * unlike, over
 
         k, (least, over) = 0, cost(0)
         for other in range(1, len(self.stored) - 1):
@@ -181,7 +185,10 @@ class Plain:
         part, d = r2 / (r1 + r2) if r1 + r2 > 0.0 else 0.5, p2 - p1
         a1, a2 = self.slope(e1), self.slope(e2)
         within = LOGISTIC_VARIANCE * ((1.0 - part) / (a1 * a1) + part / (a2 * a2))
-        slope = LOGISTIC_DEVIATION / math.sqrt(within + part * (1.0 - part) * (d * d))
+        as_wide = LOGISTIC_DEVIATION / math.sqrt(within + part * (1.0 - part) * (d * d))
+        t1, t2 = tanh(part * d * a1), tanh((1.0 - part) * d * a2)
+        slope = (1.0 - part) * a1 * (1.0 - t1 * t1) + part * a2 * (1.0 - t2 * t2)
+        slope = max(slope, sketch.FLATTEST * as_wide)
         r = self.lighten(r1 + r2)
         del self.stored[k : k + 2]
         self.put(k, p1 + part * d, slope, r)

@@ -4,11 +4,12 @@ neighbours.
 The paper moves the oldest factor into the Gaussian, which loses its position. The sketch keeps the
 factors sorted by performance. If there is one too many, it merges the two neighbours with the least
 cost of merging. Two performances a few points apart carry almost the same information, however far
-apart in time they are. Decay multiplies all factors alike, so it commutes with merging.
+apart in time they are, if they are about equally wide. Decay multiplies all factors alike, so it
+commutes with merging.
 
 A factor (p, a, r) contributes r * tanh((x - p) a), times the belief's scale, to the posterior's
 log-derivative. Merging keeps the sum of r (the pull on a distant x), the r-weighted mean of p, and
-the variance of the mixture.
+there the slope of the sum of both terms.
 
 Each belief has a lane, as in `roots`, and its result does not depend on the other lanes. `codes`
 (K, n) holds the factors of belief i at codes[:COUNT, i], as in its record (see `factor`); the codes
@@ -21,10 +22,12 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined
+from stream_rater.rating.elementary import tanh
 from stream_rater.rating.factor import (
     LOGISTIC_DEVIATION,
     LOGISTIC_VARIANCE,
     code_of,
+    excess_variance_of,
     excess_width,
     growth,
     lighter,
@@ -48,11 +51,18 @@ LEAST, OVER = FREE + 8, FREE + 9
 """Rows for the cost of merging that pair, as a quotient LEAST / OVER."""
 PART = FREE + 10
 """The row for the number by which relative weights are multiplied when the scale grows."""
-ROWS = FREE + 11
+V2, FINE = FREE + 11, FREE + 12
+"""Rows for the second factor's excess variance, and for the square of the grid's step as a part of
+the narrowest width."""
+ROWS = FREE + 13
 
 NONE = 1e9  # Stands for a place after all factors.
 
 WEIGHTLESS = 1e-300  # Prevents 0 / 0 in the cost of merging two factors that decayed to nothing.
+
+FLATTEST = 0.9
+"""The least slope of a merged factor, as a part of the one that keeps the variance of the mixture.
+Between two far steps the slope of their sum is nearly 0, and says nothing about them."""
 
 NARROWER = 1.0 - 1e-6
 """A new factor becomes the narrowest if its ratio to the narrowest width is below this, so that
@@ -133,19 +143,27 @@ def _surplus(lanes: Floats, n: int) -> int:
 
 @inlined
 def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Set PLACE to the first of the two neighbours with the least cost of merging. The cost is r1
-    r2 / (r1 + r2) * d^4. PLACE is NONE if nothing is to be merged."""
+    """Set PLACE to the first of the two neighbours with the least cost of merging, which is
+
+        r1 r2 / (r1 + r2) * (d^2 + |v1 - v2|)^2 / (v1 v2)
+
+    for a distance of d and logistic variances v1 and v2. PLACE is NONE if nothing is to be merged.
+    """
     for i in range(n):
         lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i] = math.inf, 1.0, NONE
         lanes[P2, i], lanes[R2, i] = performance_of(codes[0, i], 1.0), weight_of(codes[0, i])
+        step = lanes[GRID, i] / lanes[NARROWEST, i]
+        lanes[V2, i], lanes[FINE, i] = excess_variance_of(codes[0, i]), step * step
     for k in range(1, most):
         at = float(k)
         for i in range(n):
             p1, r1 = lanes[P2, i], lanes[R2, i]
             p2, r2 = performance_of(codes[k, i], 1.0), weight_of(codes[k, i])
             lanes[P2, i], lanes[R2, i] = p2, r2
-            d = p2 - p1
-            cost, over = r1 * r2 * (d * d) * (d * d), r1 + r2 + WEIGHTLESS
+            v1, v2 = lanes[V2, i], excess_variance_of(codes[k, i])
+            lanes[V2, i] = v2
+            unlike = (p2 - p1) * (p2 - p1) * lanes[FINE, i] + abs(v2 - v1)
+            cost, over = r1 * r2 * unlike * unlike, (r1 + r2 + WEIGHTLESS) * (1.0 + v1) * (1.0 + v2)
             least, least_over, place = lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i]
             less = (cost * least_over < least * over) & (at < lanes[COUNT, i])
             lanes[LEAST, i] = cost if less else least
@@ -178,7 +196,10 @@ def _mix(lanes: Floats, n: int) -> None:
         d = lanes[P2, i] - lanes[NEW_P, i]
         within = LOGISTIC_VARIANCE * ((1.0 - part) / (a1 * a1) + part / (a2 * a2))
         lanes[NEW_P, i] += part * d
-        lanes[NEW_A, i] = LOGISTIC_DEVIATION / np.sqrt(within + part * (1.0 - part) * (d * d))
+        as_wide = LOGISTIC_DEVIATION / np.sqrt(within + part * (1.0 - part) * (d * d))
+        t1, t2 = tanh(part * d * a1), tanh((1.0 - part) * d * a2)
+        slope = (1.0 - part) * a1 * (1.0 - t1 * t1) + part * a2 * (1.0 - t2 * t2)
+        lanes[NEW_A, i] = max(slope, FLATTEST * as_wide)
         lanes[NEW_R, i] = r
 
 
