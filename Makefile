@@ -88,11 +88,11 @@ bench-standalone: servers ## The standalone process and posts of rounds, beside 
 bench-index: packages ## How fast the index takes events in, and answers (ARGS=--quick: 1,000,000 players; WRITE=1)
 	@$(VENV_PYTHON) -m tests.benchmarks.indexing $(ARGS) $(WRITTEN)
 
-bench-games: packages ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
+bench-games: packages ## All systems and other packages on real games, by default and tuned (ARGS="--file PATH", WRITE=1)
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks.games $(ARGS) $(WRITTEN)
 
-bench-ablation: packages ## What each part of two-moment, of tuning and of calibration gains (WRITE=1)
+bench-ablation: packages ## What each part of two-moment, of tuning and of calibration gains (ARGS=..., WRITE=1)
 	@$(VENV_PYTHON) -m tests.benchmarks.ablation $(ARGS) $(WRITTEN)
 
 evidence: packages ## The experiments of the Elo-MMR paper, and systems on games (ARGS="FOLDER --quick")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec import structs
 
 from stream_rater.columns.sharding import shards_of
 from stream_rater.evaluation.calibrating import Calibration
@@ -21,7 +22,7 @@ from tests.benchmarks import stage1
 from tests.benchmarks.document.rows import Origin, made
 from tests.benchmarks.document.tables import BY_SECTION, verdicts
 from tests.benchmarks.lab import figures, games
-from tests.benchmarks.lab.forward import ORDER_OF_ALL, Fitted, Gain, Variant
+from tests.benchmarks.lab.forward import CALIBRATED, ORDER_OF_ALL, Fitted, Variant
 from tests.benchmarks.lab.games import Verdict
 from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.against import beside_null, compared
@@ -30,6 +31,7 @@ from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import Sample, plain_round_from_json, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.benchmarks.stream.rounds import made as made_round
+from tests.rounds import as_json
 
 THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
 
@@ -50,32 +52,34 @@ def test_brute_force_sees_an_error() -> None:
 def fitted(system: str, log_loss: float) -> Fitted:
     variants = [
         Variant(
-            tuned_for=aim, config={}, variance_factor=1.0, last=Calibration(), first_log_loss=0.6,
+            tuned_for=aim, config={}, last=Calibration(), first_log_loss=0.6,
             order=70.0, order_all=None, log_loss=log_loss, brier=0.2, calibration_error=0.01,
             us_update=2.0, failed_rounds=7 * (system == "bar" and aim == LOG_LOSS),
+            chance_error=0.03,
         )
-        for aim in (DEFAULT, LOG_LOSS)
+        for aim in (DEFAULT, CALIBRATED, LOG_LOSS)
     ]  # fmt: skip
-    gain = Gain(default=0.7, calibrated=0.69, tuned=0.68, validated=0.67, followed=log_loss)
-    return Fitted(system=system, variants=variants, gain=gain)
+    return Fitted(system=system, variants=variants, gain={"default": 0.7, "tuned": 0.68})
 
 
 def report(path: Path) -> Path:
-    """A game with two of ours and two peers: the chosen one is worse in log loss than one."""
+    """A game with two of ours and two peers: the chosen one is worse in log loss than one, tuned,
+    and better than one untuned."""
     worse, better, same = ((0.02, 0.01, 0.03), (1, 0.5, 1.5), (1, -1, 3))
     found = [
         Verdict(ours=ours, peer=peer, measure=measure, difference=Difference(*gap), verdict=said)
-        for ours in ("bar", "elo-mmr")
+        for ours in ("elo-mmr", "bar")
         for peer, measure, gap, said in (
             ("trueskill-package", LOG_LOSS, worse, "worse"),
             ("trueskill-package", ORDER_OF_ALL, better, "better"),
             ("plain-elo", LOG_LOSS, same, "no difference"),
         )
     ]
+    found.append(structs.replace(found[1], measure=LOG_LOSS, case="calibrated-tuned"))
     fits = [fitted("elo-mmr", 0.65), fitted("bar", 0.64), fitted("trueskill-package", 0.63)]
     game = games.Result(
         game="codeforces, 5 against 5", rounds=90, scored_rounds=81, sides=2.0, systems=fits,
-        ours="elo-mmr", least_at_first="bar", verdicts=found,
+        ours="elo-mmr", verdicts=found,
     )  # fmt: skip
     path.write_bytes(figures.as_json([game], ["6 configurations were tried."]))
     return path
@@ -98,14 +102,43 @@ def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFix
     assert (verdict.figures["log_loss"], verdict.figures["calibration_error"]) == (0.65, 0.01)
     assert {key: text for key, text in verdict.figures.items() if "[" in str(text)} == {
         "log_loss trueskill-package": "**+0.02 [+0.01, +0.03]**",
-        "order trueskill-package": "+1 [+0.5, +1.5]",
         "log_loss plain-elo": "*+1 [-1, +3]*",
     }
+    cells = BY_SECTION["goal"].explained([row, row]).splitlines()[-1]
+    assert cells.startswith("| chose | `elo-mmr` | 2 |")
+    assert "| +2 =0 -0 | +0 =2 -2 | +0 =0 -0 |" in cells  # untuned, peers tuned; both tuned; order
+    assert "| 2 of 2, at most 0.010 | 0 of 2, at most 0.030 |" in cells
+    assert BY_SECTION["goal-worse"].explained([row]).endswith("| trueskill-package +0.02 |")
     lines = BY_SECTION["games-systems"].markdown([row]).splitlines()
     first, second, third = (each for each in lines if "| `codef" in each)
     assert "| **elo-mmr** |" in first and "| bar |" in second and "| +1 =1 -1 | 7 |" in second
     shown = "| trueskill-package | 0.6300 | 0.2000 | 0.0100 | 70.00 | – | – | 0.6000 | 2 | 0.7000"
     assert shown in third
+
+
+def test_files_of_unusual_rounds_are_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unequal teams, ties, seats and scores of some rounds; a round of one is rejected and told."""
+    random, lines = np.random.default_rng(3), list[bytes]()
+    for number in range(60):
+        names = [f"p{i}" for i in random.permutation(30)[:6]]
+        cut = 1 + number % 5
+        sides: list[dict[str, Any]] = [
+            {"team": names[:cut], "rank": 1}, {"team": names[cut:], "rank": 1 + int(number % 7 > 0)}
+        ]  # fmt: skip
+        if number % 3 == 0:
+            sides[0] |= {"seat": "home", "score": 3 - sides[1]["rank"]}
+            sides[1] |= {"score": 1}
+        lines.append(as_json(*sides[: 1 if number == 9 else 2], round_id=f"r{number}"))
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    assert bench.main(["--quick", "--file", str(path), str(tmp_path / "none.jsonl")]) == 1
+    out, err = capsys.readouterr()
+    names = [msgspec.json.decode(line)["name"] for line in out.splitlines()]
+    assert names == ["games/odd", "games/odd/without-seats-and-scores"]
+    assert "1 round was invalid" in err and "skipped games: " in err
+    assert "| another file | `two-moment` | 1 |" in err and "| `odd` | `elo-mmr` |" in err
 
 
 def first(name: str, count: int, seed: int = 1) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,13 @@ from msgspec import structs
 
 from stream_rater.config.files import read_rating
 from stream_rater.config.ladders import any_ladder
-from stream_rater.evaluation.accuracy import average, averages
+from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import OwnSystem
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.evaluation.spaces import SPACES, WIDE, configuration, start
 from stream_rater.evaluation.tuning import without_defaults
-from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating.parameters import Climbing, Elo, PlackettLuce, from_builtins
-from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from tests import tables
@@ -31,42 +27,10 @@ from tests.benchmarks.lab.evidence import FARMED, HARVEST, HONEST
 from tests.benchmarks.lab.game import Game, Kind, games_of, season
 from tests.benchmarks.lab.games import Bounds, Saved, Unfinished
 from tests.benchmarks.lab.kerby import METHODS
-from tests.benchmarks.lab.report import load
-from tests.benchmarks.measure import Skipped
-from tests.benchmarks.offline import shared
 from tests.builders.cases import cases
 from tests.builders.commands import as_file, done, run
 from tests.rounds import Reader, event, ranked
 from tests.tables import kendall_tau
-
-
-@pytest.mark.slow
-def test_the_first_guess_is_good_everywhere() -> None:
-    """Elo-MMR's has the smallest maximum, over real games, of the regret in log loss on a grid."""
-    games: list[Game] = []
-    for name, rounds, cut in (("cwl", None, ()), ("formula-one", None, ()),
-                              ("map-rando", None, ()), ("codeforces", 40, (2, 5, 20))):  # fmt: skip
-        try:
-            path: Path = shared(name)
-        except Skipped as why:
-            pytest.skip(str(why))
-        data, _ = load(path, RoundsFile(path), rounds)
-        games += games_of(name, data.sessions, cut)
-
-    def log_loss(game: Game, weight: float, sigma: float) -> float:
-        limits = {"weight_limit": weight, "sigma_limit": sigma, "rho": 1.0}
-        run = own_run(game.sessions, configuration("elo-mmr", limits))
-        found = average(scores_of(run.after(game.boundary)), "log_loss")
-        assert found is not None
-        return found
-
-    regret = dict.fromkeys(product((0.05, 0.1, 0.2, 0.4), (50.0, 80.0, 120.0)), 0.0)
-    for game in games:
-        losses = {point: log_loss(game, *point) for point in regret}
-        least = min(losses.values())
-        for point, loss in losses.items():
-            regret[point] = max(regret[point], loss - least)
-    assert min(regret, key=lambda point: regret[point]) == (GOOD_WEIGHT, GOOD_SIGMA)
 
 
 def test_farming_pays_at_topcoder_and_never_by_elo_mmr() -> None:
@@ -223,7 +187,8 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_named_once(tmp_path: Path) -> None:
-    """Naming it twice or not at all is refused. Sizes are whole numbers of two or more."""
+    """Naming it twice or not at all is refused, and an empty one. Sizes are two or more."""
+    assert run("evidence", tmp_path, "--only", "games").exit_code == 2
     as_file(tmp_path / "mine.jsonl", made_up_races())
     for words in ((), *((tmp_path, *more) for more in (("--data", tmp_path), ("--cut", "1"),
                                                        ("--cut", "two")))):  # fmt: skip

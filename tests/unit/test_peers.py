@@ -97,6 +97,45 @@ def test_who_did_not_finish_ties_for_last(peer: str) -> None:
     assert played("cy", "bob") == pytest.approx([low, other_low, high], rel=1e-3)
 
 
+@cases("name", [*peers.SPACES])
+def test_a_seat_counts_in_the_prediction_and_in_the_round(name: str) -> None:
+    """Alike for both sides, it changes no rating. Who wins by it gains less."""
+    if name in peers.missing():
+        pytest.skip(f"{name} is not installed: `make bench` does it")
+
+    def played(**seats: float) -> Any:
+        lines = [
+            as_json({"team": ["ann", "bob"], "rank": 1, "seat": "home"},
+                    {"player": "cy", "rank": 2, "seat": "away"}, round_id=str(i))
+            for i in range(2)
+        ]  # fmt: skip
+        rounds = sessions(*lines)[0]
+        system = peers.PeerSystem(name).on(rounds)
+        assert [each.name for each in system.fields] == ["seats.home"]
+        values = {each.name: each.start for each in system.space}
+        points = {f"seats.{seat}": value for seat, value in seats.items()}
+        return system.play(rounds, system.config(values | points)).sides.mu
+
+    none, home, both = played(), played(home=2.0), played(home=2.0, away=2.0)
+    assert both == pytest.approx(none + 2.0)
+    assert home[:2] == pytest.approx([none[0] + 2.0, none[1]])
+    assert none[2] < home[2] < none[2] + 2.0 and none[3] < home[3]
+
+
+def test_margins_count() -> None:
+    """In Elo by their logarithm; in openskill.py by its own rule, where they agree with places."""
+    team = [plain.EloRating(plain.INITIAL, plain.PROVISIONAL)]
+    elo = plain.Elo(k=10.0, margin=2.0, usual_margin=3.0)
+    for scores, times in (((7.0, 1.0), 1.0 + 2.0 * math.log(3.0)), ((1.0, math.nan), 1.0), ((), 1)):
+        assert elo.rate([team, team], [1, 2], 0.0, scores)[0][0].mu == 1500.0 + 5.0 * times
+    if "openskill-plackett-luce" in peers.missing():
+        pytest.skip("openskill is not installed: `make bench` does it")
+    model = model_of(PeerConfig("openskill-plackett-luce", 4.0, 0.1, margin=1.0))
+    teams = [[model.moved(model.newcomer(), by)] for by in (0.0, 5.0)]
+    won = [model.rate(teams, [1, 2], 0.0, each)[0][0].mu for each in ((), (9, 1), (1, 9), (2, 2))]
+    assert won[0] == won[2] == won[3] != won[1]
+
+
 # --- plain Elo and Glicko-2 -----------------------------------------------------------------------
 
 SYSTEMS: list[Any] = [plain.Elo(), plain.Glicko2()]

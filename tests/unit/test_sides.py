@@ -18,7 +18,7 @@ from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, own_run, scores_of
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
-from tests.benchmarks.lab.calibration import calibration_error
+from tests.benchmarks.lab.calibration import calibration_errors
 from tests.benchmarks.lab.game import Kind, season
 from tests.builders.cases import cases
 from tests.rounds import as_json, ranked
@@ -122,11 +122,13 @@ def test_the_calibration_error_is_that_of_the_favourites() -> None:
     run = by_hand([1.0] * 6 + [-1.0] * 4)
     p = 0.5 * math.erfc(-1.0 / math.sqrt(2.0))
     wins = [1.0] * 6 + [0.0] * 4  # a bin each
-    assert calibration_error(run) == pytest.approx(sum(abs(p - won) for won in wins) / 10)
+    assert calibration_errors(run)[0] == pytest.approx(sum(abs(p - won) for won in wins) / 10)
     hundred = by_hand([1.0, -1.0] * 50)
-    assert calibration_error(hundred) == pytest.approx(p - 0.5), "half of each bin"
-    assert calibration_error(run.before(0)) is None
-    assert calibration_error(by_hand([0.0] * 30)) == pytest.approx(0.0)
+    assert calibration_errors(hundred)[0] == pytest.approx(p - 0.5), "half of each bin"
+    assert calibration_errors(run.before(0)) == (None, None)
+    assert calibration_errors(by_hand([0.0] * 30))[0] == pytest.approx(0.0)
+    chance = math.sqrt(2.0 * p * (1.0 - p) / (math.pi * 10))
+    assert calibration_errors(hundred)[1] == pytest.approx(chance)  # ten pairs a bin
 
 
 def test_a_run_has_the_calibrations_of_earlier_rounds() -> None:

@@ -2,8 +2,9 @@
 
 A table has a `section` (its marker in the page), the `command` that measures it, and `names`, a
 regular expression of its rows' names. Words of names are sorted as in `order`, else as in `labels`.
-`spread` names one of SPREADS, which makes several lines of a row; `lines` lists such lines. `brief`
-selects columns and rows for the short table. A cell is one of these:
+`spread` names one of SPREADS, which makes several lines of a row; `lines` lists such lines. `sum`
+names one of SUMS, which makes lines of all rows. `brief` selects columns and rows for the short
+table. A cell is one of these:
 
 - `date`, `name`: the row's; `note:PATTERN`: a number from the note that the benchmark printed.
 - `word:N`, `count:N`, `load:N`, `label:N`: the name's Nth word, as code, as a number, as a load,
@@ -25,13 +26,14 @@ from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.measures import Difference
 from tests.benchmarks.document.rows import MISSING, Figures, Origin, Row, figure, number
 from tests.benchmarks.lab import games
-from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL
-from tests.benchmarks.lab.games import COMPARED
+from tests.benchmarks.lab.games import BARE, CANDIDATES, CASES, COMPARED
 from tests.benchmarks.lab.peers import SPACES
+from tests.benchmarks.lab.rows import EDGES
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.simulation.faults import KINDS
 
 ALL_ELSE = "everything else, the Kafka client's threads among it"
+WELL = 0.02  # The goal for calibration errors.
 SIMULATED = {  # What a line of the simulation's table counts, by its field in the JSON object.
     "seeds": "seeds, each a simulation of its own",
     "violations": "seeds with a wrong rating, an event lost, doubled or out of order, or a round"
@@ -43,26 +45,22 @@ SIMULATED = {  # What a line of the simulation's table counts, by its field in t
 
 
 def verdicts(row: Row) -> Iterator[Row]:
-    """One line a game: ours, and differences to each peer, in columns as `order plain-elo`."""
+    """One line a game: ours, and differences to each peer in log loss."""
     ratio, found = row.figures["ratio"], dict[str, Any]()
-    for peer, wanted in product(SPACES, COMPARED):
-        for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):
-            edges = [
-                ratio.get(f"{peer} {LOG_LOSS} {measure} {edge}") for edge in ("mean", "low", "high")
-            ]
-            if None not in edges:
-                gap = Difference(*edges)
-                text = f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-                found[f"{wanted} {peer}"] = {"better": text, "worse": f"**{text}**"}.get(
-                    verdict(measure, gap), f"*{text}*"
-                )
-                break
+    for peer in SPACES:
+        edges = [ratio.get(f"{peer} {LOG_LOSS} {LOG_LOSS} {edge}") for edge in EDGES]
+        if None not in edges:
+            gap = Difference(*edges)
+            text = f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+            found[f"{LOG_LOSS} {peer}"] = {"better": text, "worse": f"**{text}**"}.get(
+                verdict(LOG_LOSS, gap), f"*{text}*"
+            )
         if (seconds := ratio.get(f"{peer} not_finished")) is not None:
-            found[f"{wanted} {peer}"] = f"not finished in {seconds:,.0f} s"
+            found[f"{LOG_LOSS} {peer}"] = f"not finished in {seconds:,.0f} s"
     own = {key: ratio.get(f"{_ours(row)} {key}") for key in (LOG_LOSS, "calibration_error")}
     counts = "+{} ={} -{}".format(*_counts(row, _ours(row)))
     yield _line(
-        row, game=_game(row), part=games.role_of(row.word(1)), counts=counts,
+        row, game=_game(row), part=_part(row), counts=counts,
         note=row.figures["note"], draws=ratio.get("draws"), best=_best(row), **own, **found,
     )  # fmt: skip
 
@@ -80,9 +78,9 @@ def _best(row: Row) -> str:
     return f"{best}, by {losses[_ours(row)] - losses[best]:.4f}"
 
 
-def _counts(row: Row, system: str) -> list[int]:
-    """How many comparisons of a system have each verdict."""
-    names = (f"{system} {each.replace(' ', '_')}" for each in VERDICTS)
+def _counts(row: Row, of: str) -> list[int]:
+    """How many comparisons of a system, or of its `system case measure`, have each verdict."""
+    names = (f"{of} {each.replace(' ', '_')}" for each in VERDICTS)
     return [int(row.figures["ratio"].get(each, 0)) for each in names]
 
 
@@ -95,6 +93,57 @@ def systems(row: Row) -> Iterator[Row]:
         own["counts"] = "+{} ={} -{}".format(*counts) if any(counts) else None
         name = f"**{system}**" if system == _ours(row) else system
         yield _line(row, game=_game(row), system=name, note=row.figures["note"], **own)
+
+
+def goal(rows: Sequence[Row]) -> Iterator[Row]:
+    """The counts of all games, apart by the part that their files had in choosing our systems."""
+    parts = [(_part(row), row) for row in rows]
+    for part in sorted({part for part, _ in parts}, key=lambda each: (BARE in each, each)):
+        yield from _counted([row for its, row in parts if its == part], part=part)
+
+
+def goal_games(row: Row) -> Iterator[Row]:
+    yield from _counted([row], game=_game(row), part=_part(row))
+
+
+def _counted(rows: Sequence[Row], **words: str) -> Iterator[Row]:
+    """A line for each of CANDIDATES: its verdicts in each case, as `raw-tuned order`; calibration
+    errors, or on how many games they are within WELL, and the largest."""
+    for ours in CANDIDATES:
+        ratios = [row.figures["ratio"] for row in rows]
+        played = [each for each in ratios if f"{ours} raw_error" in each]
+        found: dict[str, Any] = {"games": len(played), "ours": f"`{ours}`", **words}
+        for case in (f"{case} {measure}" for case, measure in product(CASES, COMPARED)):
+            counts = [_counts(row, f"{ours} {case}") for row in rows]
+            found[case] = "+{} ={} -{}".format(*map(sum, zip(*counts, strict=True)))
+        for kind in ("raw", "calibrated", "calibration", "chance"):
+            errors = [each[f"{ours} {kind}_error"] for each in played]
+            found[kind] = f"{max(errors, default=0.0):.3f}"
+            if len(rows) > 1:
+                within = sum(each <= WELL for each in errors)
+                found[kind] = f"{within} of {len(errors)}, at most {found[kind]}"
+        if played:
+            yield _line(rows[0], **found)
+
+
+def goal_worse(row: Row) -> Iterator[Row]:
+    """A line for each of CANDIDATES that a peer beats: by which peers in each case, and by how
+    much."""
+    ratio = row.figures["ratio"]
+    for ours in CANDIDATES:
+        found = dict[str, Any]()
+        for case in (f"{case} {measure}" for case, measure in product(CASES, COMPARED)):
+            gaps = ((peer, ratio.get(f"{ours} {case} {peer} mean")) for peer in SPACES)
+            said = [f"{peer} {gap:+.2g}" for peer, gap in gaps if gap is not None]
+            if said and not case.startswith("raw"):
+                found[case] = ", ".join(said)
+        if found:
+            yield _line(row, game=_game(row), part=_part(row), ours=f"`{ours}`", **found)
+
+
+def _part(row: Row) -> str:
+    file, cut = [*row.name.split("/")[1:], ""][:2]
+    return games.part_of(file, cut.replace("-", " "))
 
 
 def ablation(row: Row) -> Iterator[Row]:
@@ -156,8 +205,10 @@ def _line(row: Row, **figures: Any) -> Row:
 
 SPREADS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
     each.__name__: each
-    for each in (verdicts, systems, ablation, steps, growth, simulated, checks)
+    for each in (verdicts, systems, goal_games, goal_worse, ablation, steps, growth, simulated,
+                 checks)
 }  # fmt: skip
+SUMS: Mapping[str, Callable[[Sequence[Row]], Iterable[Row]]] = {"goal": goal}
 
 # --- rows that make several lines -----------------------------------------------------------------
 
@@ -190,6 +241,8 @@ class Table:
     order: Sequence[str] = ()  # Words of names, in the order of their rows; others keep the file's.
     spread: Callable[[Row], Iterable[Row]] = lambda row: [row]
     """Returns the lines that one row makes."""
+    sum: Callable[[Sequence[Row]], Iterable[Row]] | None = None
+    """Returns the lines that all rows make together, in place of `spread`."""
     brief: Brief | None = None
 
     def rows(self, rows: Iterable[Row]) -> list[Row]:
@@ -204,9 +257,13 @@ class Table:
         own = self.rows(rows)
         if not own:
             return f"Not measured yet: `{self.command}`.\n"
-        columns, text = self._grid(self.columns, own)
+        return f"{taken(row.origin for row in own)}\n\n{self.explained(own)}\n"
+
+    def explained(self, rows: Iterable[Row]) -> str:
+        """How to read columns, and the table without empty columns."""
+        columns, text = self._grid(self.columns, self.rows(rows))
         meanings = "\n".join(f"- **{each.heading}**: {each.meaning}" for each in columns)
-        return "\n\n".join((taken(row.origin for row in own), meanings, text)) + "\n"
+        return f"{meanings}\n\n{text}".lstrip()
 
     def brief_markdown(self, rows: Iterable[Row]) -> str:
         """The short table, without explanations."""
@@ -215,11 +272,14 @@ class Table:
         own = [row for row in self.rows(rows) if re.fullmatch(self.brief.names, row.name)]
         return (self._grid(chosen, own)[1] if own else f"Not measured: `{self.command}`.") + "\n"
 
-    def _grid(self, columns: Iterable[Column], own: Iterable[Row]) -> tuple[list[Column], str]:
+    def _grid(self, columns: Iterable[Column], own: Sequence[Row]) -> tuple[list[Column], str]:
         """The columns that have a figure, and the Markdown of the table."""
-        lines = [line for row in own for line in self.spread(row)]
+        each = (line for row in own for line in self.spread(row))
+        lines = list(each if self.sum is None else self.sum(own))
         filled = [(each, self._cells(each, lines)) for each in columns]
         filled = [(each, cells) for each, cells in filled if any(c != MISSING for c in cells)]
+        if not filled:
+            return [], "None."
         headings = [each.heading for each, _ in filled]
         body = zip(*(cells for _, cells in filled), strict=True)
         every: list[Sequence[str]] = [headings, ["---"] * len(headings), *body]
@@ -297,6 +357,8 @@ def read_tables(path: Path = FILE) -> Iterator[Table]:
         order = entry.pop("order", entry.get("labels", ()))
         if "brief" in entry:
             entry["brief"] = Brief(**entry["brief"])
+        if "sum" in entry:
+            entry["sum"] = SUMS[entry["sum"]]
         if "lines" in entry:
             entry["spread"] = listed(entry.pop("lines"))
         elif "spread" in entry:

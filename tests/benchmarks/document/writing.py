@@ -26,7 +26,7 @@ from tests.benchmarks.document.rows import (
     replaced,
 )
 from tests.benchmarks.document.tables import TABLES, Table
-from tests.benchmarks.lab.games import CHOSE, REPORTED, role_of
+from tests.benchmarks.lab.games import BARE, CHOSE, REPORTED, role_of
 
 Rows = dict[str, Row]
 
@@ -60,7 +60,8 @@ def _peers(rows: Rows) -> tuple[str, Row]:
 
 
 def _games(rows: Rows) -> tuple[str, Row]:
-    played = [row for name, row in rows.items() if name.startswith("games/")]
+    games = [row for name, row in rows.items() if name.startswith("games/")]
+    played = [row for row in games if not row.name.endswith(BARE.replace(" ", "-"))]
     oldest = min(played, key=lambda row: row.origin.date)
     (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
     said = [f"`{ours}`"]

@@ -46,16 +46,19 @@ def _favourites(
     return win[:at], won[:at]
 
 
-def calibration_error(run: Run) -> float | None:
-    """The calibration error, from 0 to 1, or None if there are no pairs."""
+def calibration_errors(run: Run) -> tuple[float | None, float | None]:
+    """The calibration error, from 0 to 1, and that of true probabilities if pairs were independent:
+    the mean distance of normal variables with a bin's variance p (1 - p) / n. None: no pairs."""
     sides = run.sides
     variance, width, upset = by_round(run)
     predicted, won = _favourites(
         sides.starts, sides.place, sides.mu, variance, run.scores_draws, width, upset
     )
     if not len(predicted):
-        return None
+        return None, None
     order = np.argsort(predicted, kind="stable")
     bins = [each for each in np.array_split(order, BINS) if len(each)]
     gaps = [len(each) * abs(float(predicted[each].mean() - won[each].mean())) for each in bins]
-    return sum(gaps) / len(predicted)
+    p = [predicted[each] for each in bins]
+    chance = sum(float(np.sqrt(2.0 / np.pi * (each * (1.0 - each)).sum())) for each in p)
+    return sum(gaps) / len(predicted), chance / len(predicted)

@@ -1,18 +1,19 @@
 """Writes the results of the repeated experiments as Markdown tables and pictures."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from stream_rater.evaluation.bootstrap import VERDICTS
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
+from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.plots import pyplot, save
 from stream_rater.evaluation.tuning import without_defaults
-from tests.benchmarks.lab import evidence, games
+from tests.benchmarks.document.rows import Origin, made
+from tests.benchmarks.document.tables import BY_SECTION
+from tests.benchmarks.lab import evidence
 from tests.benchmarks.lab.forward import USUAL_DIMENSIONS
-from tests.benchmarks.lab.games import Result, role_of
+from tests.benchmarks.lab.games import Result
+from tests.benchmarks.lab.rows import Report, rows
 
 PAPER = {
     "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
@@ -149,10 +150,12 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
 
 # --- games ----------------------------------------------------------------------------------------
 
-AIM = {DEFAULT: "default", LOG_LOSS: "tuned"}
-MEASURE = {"log_loss": "log loss", "order": "order, %", "order_all": "order of all, %"}  # fmt: skip
-DIGITS = {"log_loss": 4, "order": 2, "order_all": 2}
-
+SECTIONS = {
+    "goal": "All games", "goal-games": "Each game", "goal-worse": "Where ours is worse",
+    "games": "Log loss of ours less the peers', tuned", "games-systems": "Systems",
+}  # fmt: skip
+"""The tables of the documents that the report has, too, with their headings there."""
+NOWHERE = Origin("", "", "", "")
 
 FEW = 30  # The number of rounds to tune on below which the report warns that they say little.
 
@@ -211,15 +214,6 @@ def _at_ends(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
-def _failed(results: Sequence[Result]) -> list[str]:
-    """About rounds on which a package failed, as where its numbers leave the range of floats."""
-    return [
-        f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
-        f"{each.rounds:,} rounds. They changed none of its ratings."
-        for each in results for fitted in each.systems for v in fitted.variants if v.failed_rounds
-    ]  # fmt: skip
-
-
 def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
     """Encode the notes and all results as JSON."""
     return msgspec.json.format(msgspec.json.encode({"notes": notes, "games": results})) + b"\n"
@@ -234,109 +228,22 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         *(
             f"- {note}" for note in (
                 *notes, *_not_finished(results), *_few(results), *_scored(results),
-                *_at_ends(results), *_failed(results),
+                *_at_ends(results),
             )
         ), "",
-        *against_peers(results), *counts(results), *systems(results), *gains(results),
-        *parameters(results),
+        CHOSEN, "", *tables(results, notes), *parameters(results),
     ]  # fmt: skip
 
 
-def against_peers(results: Sequence[Result]) -> list[str]:
-    """The table that compares our system to use with each peer."""
-    rows = []
-    for each in results:
-        for v in each.of_chosen():
-            digits, d = DIGITS[v.measure], v.difference
-            interval = f"{d.mean:+.{digits}f} [{d.low:+.{digits}f}, {d.high:+.{digits}f}]"
-            rows.append([
-                each.game, role_of(each.game), v.ours, v.peer, MEASURE[v.measure], interval,
-                v.verdict,
-            ])  # fmt: skip
-    return [
-        "### Ours against the peers", "",
-        f"Ours is {games.REFERENCE} on all games; where it does not take part, the one with the "
-        "least log loss on the first part. The difference is ours less the peer's on the other "
-        "rounds, with its 95 % interval (paired bootstrap over rounds). Less log loss is better, "
-        "and more pairs in the right order are.", "",
-        CHOSEN, "",
-        *table(["game", "file", "ours", "peer", "measure", "difference", "ours is"], rows), "",
-    ]  # fmt: skip
-
-
-AT_FIRST = "the least log loss on the first part"
-
-
-def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
-    """Each verdict on each of ours; AT_FIRST: on those with the least log loss at first."""
-    found: dict[str, Counter[str]] = {}
-    for each in results:
-        for v in each.verdicts:
-            found.setdefault(v.ours, Counter())[v.verdict] += 1
-    at_first = [v for each in results for v in each.verdicts if v.ours == each.least_at_first]
-    if at_first:
-        found[AT_FIRST] = Counter(v.verdict for v in at_first)
+def tables(
+    results: Sequence[Result], notes: Sequence[str], sections: Mapping[str, str] = SECTIONS
+) -> list[str]:
+    """These of the documents' tables, about these results, each below its heading."""
+    printed = map(msgspec.to_builtins, rows(Report(list(notes), list(results))))
+    own, found = made(printed, NOWHERE), list[str]()
+    for section, heading in sections.items() if own else ():
+        found += [f"### {heading}", "", BY_SECTION[section].explained(own), ""]
     return found
-
-
-def counts(results: Sequence[Result]) -> list[str]:
-    """The table of the verdict counts, which shows each of our systems as the one for all games."""
-    rows = [
-        [system, *(str(count[verdict]) for verdict in VERDICTS)]
-        for system, count in verdict_counts(results).items()
-    ]
-    return [
-        "### Each of ours against all peers", "",
-        "How often each of our systems is better or worse than a peer, over all games and the "
-        "comparisons above, if it were the one for all.", "",
-        *table(["ours", *VERDICTS], rows), "",
-    ]  # fmt: skip
-
-
-def systems(results: Sequence[Result]) -> list[str]:
-    """The table of the measures of every system, by its first guess and tuned."""
-    rows = []
-    for each in results:
-        for fitted in each.systems:
-            name = f"**{fitted.system}**" if fitted.system == each.ours else fitted.system
-            for v in fitted.variants:
-                rows.append([
-                    each.game, name, AIM[v.tuned_for], number(v.order, 2),
-                    number(v.order_all, 2), number(v.log_loss, 4), number(v.brier, 4),
-                    number(v.calibration_error, 4), number(v.us_update, 2),
-                ])  # fmt: skip
-    return [
-        "### Systems", "",
-        "Order is the pairs in the right order, of sides that played five rounds before, and of "
-        "all. The log loss of a coin is 0.6931, its Brier score 0.25; where draws are predicted, "
-        "that of three equal chances is 1.0986. Tuned systems have the calibration that suits the "
-        "rounds so far.", "",
-        *table(["game", "system", "parameters", "order, %", "order of all, %", "log loss", "Brier",
-                "calibration error", "µs an update"], rows), "",
-    ]  # fmt: skip
-
-
-def gains(results: Sequence[Result]) -> list[str]:
-    """The table of the log losses after each step of tuning."""
-    rows = []
-    for each in results:
-        for fitted in each.systems:
-            gain = fitted.gain
-            steps = gain.default, gain.calibrated, gain.tuned, gain.validated, gain.followed
-            kept = "taken" if fitted.won else "dropped"
-            rows.append([
-                each.game, fitted.system, *(number(step, 4) for step in steps), kept,
-                str(fitted.changes),
-            ])  # fmt: skip
-    return [
-        "### What tuning gains", "",
-        "Log loss on the other rounds: by the first guess; by it with the calibration that "
-        "suits the rounds so far, as in the columns after it; by the parameters tuned on the first "
-        "part; by those, unless they did not win on rounds that their search had not seen; and by "
-        "the parameters that predicted best so far, which may change from part to part.", "",
-        *table(["game", "system", "default", "calibrated", "tuned", "validated", "followed",
-                "tuned ones were", "changes"], rows), "",
-    ]  # fmt: skip
 
 
 def parameters(results: Sequence[Result]) -> list[str]:

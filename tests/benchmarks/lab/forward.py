@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.evaluation import fits, sides
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
 from stream_rater.evaluation.fits import System
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, Validated, at_ends, refined, validated
-from tests.benchmarks.lab.calibration import calibration_error
+from tests.benchmarks.lab.calibration import calibration_errors
 from tests.benchmarks.lab.game import Game
 from tests.benchmarks.lab.timing import timed
 
@@ -79,13 +80,16 @@ LEAST_TRIALS = 10
 JOINING = 2  # The most points of such a search that are followed from then on.
 JOINING_APART = 0.02  # Their least distance from each other and from the point that is followed.
 
+CALIBRATED = "calibrated"
+"""What a variant is tuned for that is not tuned, but calibrated by the rounds so far; that of
+`fits.DEFAULT` says what the model says, with draws by the width that suits the rounds so far."""
+
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration of a system; measures of the rounds after the first part, or None."""
 
-    tuned_for: str  # DEFAULT, or the measure that it is tuned for.
+    tuned_for: str  # DEFAULT, CALIBRATED, or the measure that it is tuned for.
     config: dict[str, Any]
-    variance_factor: float  # It suits the rounds to tune on; 1 for the default configuration.
     last: Calibration  # The calibration of the last round.
     first_log_loss: float | None  # The log loss on the rounds to tune on.
     order: float | None
@@ -93,26 +97,16 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     log_loss: float | None
     brier: float | None
     calibration_error: float | None
+    chance_error: float | None = None  # What calibration error true probabilities would have.
     us_update: float  # Microseconds to rate one player in one round.
     failed_rounds: int
     at_ends: tuple[str, ...] = ()  # The parameters that ended at an end of their range.
 
 
-class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """The log loss of the rounds after the first part, for each step of tuning."""
-
-    default: float | None  # By the first guess; draws by a width that suits the rounds so far.
-    calibrated: float | None  # By the first guess, calibrated by the rounds so far, as all below.
-    tuned: float | None  # By the parameters tuned on the first part.
-    validated: float | None  # By those, or by the first guess if they did not win (`validation`).
-    followed: float | None  # By the parameters that predicted best so far, which are scored.
-
-
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     system: str
-    variants: list[Variant]  # The first guess, and the tuned and followed parameters, the last.
-    gain: Gain
-    won: bool = True  # Whether the tuned parameters won on rounds that their search had not seen.
+    variants: list[Variant]  # Untuned, that calibrated, and tuned and followed.
+    gain: dict[str, float | None]  # The log loss of the scored rounds, after each step of `Steps`.
     changes: int = 0  # How often the parameters changed while they were followed.
 
     def of(self, aim: str) -> Variant:
@@ -137,43 +131,57 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune on the first part, follow the best parameters through the others, and score these.
     `trials`: configurations to try for USUAL_DIMENSIONS dimensions."""
     fitted, steps = fit_in_steps(system, game, trials)
-    return fitted, {fits.DEFAULT: steps.default, fits.LOG_LOSS: steps.followed}
+    return fitted, {
+        fits.DEFAULT: steps.default, CALIBRATED: steps.calibrated, fits.LOG_LOSS: steps.followed,
+    }  # fmt: skip
 
 
 class Steps(NamedTuple):
-    """(R, OF_PAIRS) the scores of the rounds after the first part, after each step of `Gain`."""
+    """(R, OF_PAIRS) the scores of the rounds after the first part, after each step of tuning."""
 
-    default: Floats
-    calibrated: Floats
-    tuned: Floats
-    validated: Floats
-    followed: Floats
+    default: Floats  # Untuned; draws by a width that suits the rounds so far.
+    calibrated: Floats  # Untuned, calibrated by the rounds so far, as all below.
+    tuned: Floats  # By the parameters tuned on the first part.
+    validated: Floats  # By those, or by the first guess if they did not win (`validation`).
+    followed: Floats  # By the parameters that predicted best so far, which are scored.
 
 
 def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps]:
     """The same as `fit`, with the scores after each step."""
     trials = max(round(trials * len(system.space) / USUAL_DIMENSIONS), LEAST_TRIALS)
     problem = fits.Fit(system, game.first, fits.LOG_LOSS, runs={}, calibrates=True)
-    run = _rated(problem, game, problem.start())
-    default = _played(problem, game, problem.start(), run)
-    uncalibrated = _in_order(sides.calibrated(run, ONLY_WIDTH).after(game.boundary))
+    run, config = _rated(problem, game, problem.start()), problem.config(problem.start())
+    guessed = _played(problem, game, problem.start(), run)
+    if system.name == fits.system_of(DEFAULT_RATING):  # of who names no system
+        config = DEFAULT_RATING
+        run = timed(partial(system.play, game.sessions, config))
+    early, by_default = run.before(game.boundary), [
+        _in_order(sides.calibrated(run, learned).after(game.boundary)) for learned in LEARNED
+    ]  # fmt: skip
     del run
     found = validated(problem, trials)
-    way = _Way(problem, game, default, found)
+    way = _Way(problem, game, guessed, found)
     way.search_again(max(int(AGAIN_TRIALS * trials), LEAST_TRIALS))
     chosen = way.chosen()
+    raw, calibrated = map(sides.scores_of, by_default)
     steps = Steps(
-        sides.scores_of(uncalibrated), default.scores, way.of(found.trials[0].point).scores,
+        raw, calibrated, way.of(found.trials[0].point).scores,
         way.of(found.point).scores, way.scores(chosen),
     )  # fmt: skip
     last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
     variants = [
-        _variant(problem, fits.DEFAULT, default, uncalibrated, uncalibrated, steps.default),
-        _variant(problem, fits.LOG_LOSS, last, last.rest, way.run(chosen), steps.followed),
+        _variant(aim, system.described(config), early, rest, rest, scores)
+        for aim, rest, scores in zip((fits.DEFAULT, CALIBRATED), by_default, steps, strict=False)
     ]
-    gain = Gain(**{name: average(each, fits.LOG_LOSS) for name, each in steps._asdict().items()})
+    described = system.described(problem.config(last.point))
+    tuned = _variant(
+        fits.LOG_LOSS, described, last.early, last.rest, way.run(chosen), steps.followed
+    )
+    ends = at_ends(problem.space, last.point)
+    variants.append(msgspec.structs.replace(tuned, at_ends=ends))
+    gain = {name: average(each, fits.LOG_LOSS) for name, each in steps._asdict().items()}
     fitted = Fitted(
-        system=system.name, variants=variants, gain=gain, won=found.won,
+        system=system.name, variants=variants, gain=gain,
         changes=int(np.count_nonzero(np.diff(chosen))),
     )  # fmt: skip
     return fitted, steps
@@ -256,24 +264,28 @@ def _in_order(run: sides.Run) -> sides.Run:
     return run.of(np.argsort(run.sides.number, kind="stable"))
 
 
+LEARNED = ONLY_WIDTH, EVERYTHING  # Of untuned parameters, in the order of the first two steps.
+
+
 def _variant(
-    problem: fits.Fit, aim: str, played: Played, own: sides.Run, scored: sides.Run, scores: Floats
-) -> Variant:
-    """`own`: scored rounds by the last followed point alone; `scored`, `scores`: by whichever."""
-    run, learned = played.early, ONLY_WIDTH if aim == fits.DEFAULT else EVERYTHING
+    aim: str, config: dict[str, Any], run: sides.Run, own: sides.Run, scored: sides.Run,
+    scores: Floats,
+) -> Variant:  # fmt: skip
+    """`run`: the first part; `own`: scored rounds by the last followed point alone; `scored`,
+    `scores`: by whichever."""
+    learned = ONLY_WIDTH if aim == fits.DEFAULT else EVERYTHING
     now = sides.calibration_of(run, learned)
     calibrations = own.calibrations
     if calibrations is None or not len(calibrations):
         last = now
     else:
         last = Calibration(*calibrations[-1].tolist())
+    error, by_chance = calibration_errors(scored)
     return Variant(
-        tuned_for=aim, config=problem.system.described(problem.config(played.point)),
-        variance_factor=now.factor, last=last,
+        tuned_for=aim, config=config, last=last,
         first_log_loss=average(sides.scores_of(sides.calibrated(run, learned)), fits.LOG_LOSS),
         order=average(scores, ORDER), order_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, fits.LOG_LOSS), brier=average(scores, "brier"),
-        calibration_error=calibration_error(scored),
+        calibration_error=error, chance_error=by_chance,
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
-        at_ends=at_ends(problem.space, played.point) if aim != fits.DEFAULT else (),
     )  # fmt: skip

@@ -155,14 +155,28 @@ class Game:
         return [int(each) for session in self.sessions for each in session.rounds.entries]
 
 
+BARE = "without seats and scores"
+
+
+def bare(session: Session) -> Session:
+    """A copy without the optional fields."""
+    rounds = structs.replace(session.rounds, seat=NO_SEATS, score=NO_SCORES)
+    return replace(session, rounds=rounds)
+
+
 def games_of(
-    name: str, sessions: Sequence[Session], cut: Sequence[int] = (), teams: int | None = None
-) -> Iterator[Game]:
-    """The season unchanged, cut into rounds of each size in `cut`, and dealt into two teams of
-    `teams`. A season with teams is neither; nor is one without a round large enough for two such
-    rounds. Parts of a round stay on one side of the boundary."""
+    name: str, sessions: Sequence[Session], cut: Sequence[int] = (), teams: int | None = None,
+    *, whole: bool = True,
+) -> Iterator[Game]:  # fmt: skip
+    """The season unchanged and, where it has such fields, BARE, both if `whole`; cut into rounds of
+    each size in `cut`, and dealt into two teams of `teams`. A season with teams is neither; nor is
+    one without a round large enough for two such rounds. Parts of a round stay on one side of the
+    boundary."""
     boundary = trained(sum(len(each.rounds) for each in sessions), TRAIN)
-    yield Game(name, sessions, boundary)
+    if whole:
+        yield Game(name, sessions, boundary)
+        if any(len(each.rounds.seat) or len(each.rounds.score) for each in sessions):
+            yield Game(f"{name}, {BARE}", list(map(bare, sessions)), boundary)
     if any(len(each.rounds.place) != len(each.rounds.share) for each in sessions):
         return
     largest = max((int(each.rounds.entries.max()) for each in sessions), default=0)

@@ -1,10 +1,11 @@
 """Compares our systems with those of other packages, to show which to choose for which *game*.
 
-A *game* is a file of rounds, unchanged or cut into small rounds or teams. Each system has two
-configurations. *Default* is its first guess. *Log loss* is tuned on the first TRAIN, a fraction, of
-the rounds (`fits`), and taken only if it wins on rounds that its search has not seen
-(`validation`). Then the best parameters so far are followed (`following`) and calibrated by the
-rounds so far (`calibrating`). So no round influences its own prediction.
+A *game* is a file of rounds, unchanged, without seats and scores, or cut into small rounds or
+teams. Each system forecasts in three ways. *Default* is untuned; *calibrated* is untuned, with the
+calibration by the rounds so far (`calibrating`). *Log loss* is tuned on the first TRAIN, a
+fraction, of the rounds (`fits`), and taken only if it wins on rounds that its search has not seen
+(`validation`). Then the best parameters so far are followed (`following`) and calibrated. So no
+round influences its own prediction.
 
 All systems, ours and peers, are tuned, followed and scored (`sides`) alike, with as many trials for
 each dimension. If a game has draws, they are a third outcome. Tuning finds the most probable
@@ -13,9 +14,8 @@ parameters, not those that overfit a short first part: it minimises total loss p
 Each point that is tried is calibrated, so parameters are chosen by how well they predict who is
 better, not by their confidence.
 
-*Ours* is REFERENCE; without it, our system with the least log loss on the first part. This is a
-worse rule, because nearly all players are newcomers there. Ours and each peer are compared by the
-paired bootstrap over the other rounds."""
+*Ours* is REFERENCE; without it, the first of our systems. Ours and each peer are compared by the
+paired bootstrap over the other rounds, tuned; CANDIDATES in all CASES."""
 
 import hashlib
 import os
@@ -36,15 +36,15 @@ import stream_rater
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.evaluation.bootstrap import differences, verdict
 from stream_rater.evaluation.executors import sharing
-from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem, System
-from stream_rater.evaluation.measures import Difference
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, System
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS, Difference
+from stream_rater.evaluation.proposal import LEAST_ROUNDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import alike, counted, have_draws
 from stream_rater.evaluation.sides import Run
-from stream_rater.rating.systems.common import Dimension
 from tests.benchmarks.lab import peers
-from tests.benchmarks.lab.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
-from tests.benchmarks.lab.game import Game
+from tests.benchmarks.lab.forward import CALIBRATED, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
+from tests.benchmarks.lab.game import BARE, Game
 
 PACKAGE = Path(stream_rater.__file__).parent
 CODE = (PACKAGE / "rating", PACKAGE / "evaluation", PACKAGE / "columns", Path(__file__).parent)
@@ -159,18 +159,33 @@ def _version(system: str) -> str:
 
 REFERENCE = "two-moment"  # Ours that peers beat least often on these games, which chose it.
 
-COMPARED = (LOG_LOSS, ORDER)  # The measures by which tuned systems are compared.
+COMPARED = (LOG_LOSS, ORDER)  # The measures by which systems are compared.
+
+CANDIDATES = (REFERENCE, "elo-mmr")
+"""Those of ours that are compared untuned, too: one of them is what a `Ladder` has by default."""
+TUNED = "tuned-tuned"
+CASES = {
+    "raw-untuned": (DEFAULT, DEFAULT), "calibrated-untuned": (CALIBRATED, CALIBRATED),
+    "raw-tuned": (DEFAULT, LOG_LOSS), "calibrated-tuned": (CALIBRATED, LOG_LOSS),
+    TUNED: (LOG_LOSS, LOG_LOSS),
+}  # fmt: skip
+"""What is compared: how ours forecasts and how the peer does."""
 
 CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
-ROLES = (CHOSE, REPORTED, ANOTHER)  # The parts of a file in choosing the systems and constants.
-CHOOSING, REPORTING = ("codeforces", "cwl", "map-rando"), ("formula-one", "clubs", "frc")
+CHOOSING = ("codeforces", "cwl", "map-rando")
+REPORTING = ("formula-one", "clubs", "frc", "football", "votes")
 """The files by which they were chosen, and those that only report."""
 
 
 def role_of(game: str) -> str:
-    """The part that a game's file, the name before the comma, had in choosing: one of ROLES."""
+    """The part that a game's file, the name before the comma, had in choosing."""
     file = game.split(",", maxsplit=1)[0]
     return CHOSE if file in CHOOSING else REPORTED if file in REPORTING else ANOTHER
+
+
+def part_of(file: str, cut: str = "") -> str:
+    """That of a file, and whether the game, by what is done with the file, is without fields."""
+    return role_of(file) + (f", {BARE}" if cut == BARE else "")
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +196,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     measure: str
     difference: Difference  # Our measure minus the peer's.
     verdict: str  # One of `bootstrap.VERDICTS`.
+    case: str = TUNED  # One of CASES.
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,45 +208,34 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     sides: float  # The average number of sides of a round.
     systems: list[Fitted]
     ours: str | None  # The name of our system to use (`choose`); None if there is none.
-    least_at_first: str | None  # The name of our system with the least log loss on the first part.
-    verdicts: list[Verdict]  # The comparisons of all our systems with all peers.
+    verdicts: list[Verdict]  # The comparisons of all our systems with all peers, in all cases.
     pairs_scored: int = 0  # Of every system the same: without those that both did not finish.
     draws_scored: int = 0  # Draws among these; all are scored in a game with draws.
     draws_left_out: int = 0
     unfinished_left_out: int = 0
     not_finished: list[Unfinished] = []  # Those that did not finish in time, and have no verdicts.
 
-    def of_chosen(self) -> list[Verdict]:
-        return [each for each in self.verdicts if each.ours == self.ours]
 
-
-def choose(fitted: Sequence[Fitted]) -> str | None:
-    """The name of the system to use among these (see the module's docstring)."""
-    if any(each.system == REFERENCE for each in fitted):
-        return REFERENCE
-    return least_at_first(fitted)
-
-
-def least_at_first(fitted: Sequence[Fitted]) -> str | None:
-    """The system tuned for the least log loss on the first part; None if nothing was scored."""
-    losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
-    known = {system: loss for system, loss in losses.items() if loss is not None}
-    return min(known, key=lambda system: known[system]) if known else None
+def choose(systems: Sequence[str]) -> str | None:
+    """The name of our system to use among these: REFERENCE, or else the first; None of none."""
+    return REFERENCE if REFERENCE in systems else next(iter(systems), None)
 
 
 def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterator[Verdict]:
     """The verdicts on each of ours (by name) against each peer. Order is over the experienced
-    sides, or over all if no side has played enough rounds."""
+    sides, or over all if fewer than LEAST_ROUNDS rounds have such."""
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
-        one, two = alike([own[LOG_LOSS], other[LOG_LOSS]])
-        for measure in COMPARED:
-            wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
-            found = differences(one, two, wanted)
-            known = [(each, gap) for each, gap in found.items() if gap is not None]
-            for each, gap in known[:1]:
-                yield Verdict(
-                    ours=name, peer=peer, measure=each, difference=gap, verdict=verdict(each, gap)
-                )  # fmt: skip
+        for case in CASES if name in CANDIDATES else (TUNED,):
+            one, two = alike([own[CASES[case][0]], other[CASES[case][1]]])
+            found = differences(one, two, [*COMPARED, ORDER_OF_ALL])
+            weight = FIELDS.index(FACTS_OF[ORDER].weight)
+            few = np.count_nonzero(one[:, weight]) < LEAST_ROUNDS
+            for measure in (LOG_LOSS, ORDER_OF_ALL if few else ORDER):
+                if (gap := found[measure]) is not None:
+                    yield Verdict(
+                        ours=name, peer=peer, measure=measure, difference=gap,
+                        verdict=verdict(measure, gap), case=case,
+                    )  # fmt: skip
 
 
 def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
@@ -239,7 +244,6 @@ def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
     scored = {name: each for name, (_, each) in fitted.items()}
     own = {name: each for name, each in scored.items() if name not in peers.SPACES}
     theirs = {name: each for name, each in scored.items() if name in peers.SPACES}
-    found = [each for name, (each, _) in fitted.items() if name in own]
     numbers = np.concatenate([each.numbers for each in game.sessions])
     sizes = game.sizes()
     some = next((each for every in scored.values() for each in every.values()), None)
@@ -248,8 +252,7 @@ def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
     return Result(
         game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
         sides=sum(sizes) / max(len(sizes), 1), systems=[each for each, _ in fitted.values()],
-        ours=choose(found), least_at_first=least_at_first(found),
-        verdicts=list(verdicts(own, theirs)),
+        ours=choose(list(own)), verdicts=list(verdicts(own, theirs)),
         pairs_scored=of.pairs if of else 0, draws_scored=of.drawn if of else 0,
         draws_left_out=of.drawn_left_out if of else 0,
         unfinished_left_out=of.unfinished_left_out if of else 0,
@@ -280,13 +283,13 @@ def _work(bounds: Bounds, saved: Saved | None, games: Sequence[Game], job: Job) 
     return found
 
 
-def _fit(system: System, game: Game, bounds: Bounds) -> Outcome:
-    if isinstance(system, OwnSystem):
-        system = system.on(game.first)
+def _fit(system: Any, game: Game, bounds: Bounds) -> Outcome:
+    system = system.on(game.first)
     if bounds.seconds is None:
         return fit(system, game, bounds.trials)
+    bounded: Any = Bounded(system, bounds.seconds)
     try:
-        return fit(Bounded(system, bounds.seconds), game, bounds.trials)
+        return fit(bounded, game, bounds.trials)
     except OutOfTime:
         return Unfinished(system.name, bounds.seconds)
 
@@ -299,6 +302,7 @@ def compare(
     system, are shared by `executor`'s workers (None: this process); those that are `saved` are not
     done again. Raises MissingExtra without SciPy, and TrialsFailed if the executor fails."""
     jobs = [(number, system) for number in range(len(games)) for system in systems]
+    began_s, ended = time.monotonic(), 0
     work = partial(_work, bounds, saved)
     with sharing(games, executor) as run:
         done = run(work, jobs)
@@ -308,7 +312,10 @@ def compare(
                 found[system.name] = next(done)
                 if saved is not None:  # a worker elsewhere may not share our files
                     saved.store(game, system, bounds, found[system.name])
-                say(f"{game.name}: {_said(found[system.name])}")
+                ended += 1
+                minutes = (time.monotonic() - began_s) / 60.0
+                said = _said(found[system.name])
+                say(f"{game.name}: {said} ({ended} of {len(jobs)}, {minutes:.1f} minutes)")
             yield result_of(game, found)
 
 
@@ -335,24 +342,13 @@ class Bounded:
     def __post_init__(self) -> None:
         self._until_s = self.now() + self.seconds
 
-    @property
-    def name(self) -> str:
-        return self.system.name
-
-    @property
-    def space(self) -> tuple[Dimension, ...]:
-        return self.system.space
-
-    def config(self, values: Mapping[str, float]) -> Any:
-        """The configuration with these values of the dimensions."""
-        return self.system.config(values)
+    def __getattr__(self, name: str) -> Any:
+        """What the system has."""
+        return getattr(self.system, name)
 
     def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration. Raises OutOfTime."""
         return self.system.play(self._in_time(sessions), config)
-
-    def described(self, config: Any) -> dict[str, Any]:
-        return self.system.described(config)
 
     def _in_time(self, sessions: Iterable[Session]) -> Iterator[Session]:
         for session in sessions:

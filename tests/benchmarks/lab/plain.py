@@ -17,13 +17,15 @@ Both are defined for games of two players. For other rounds they need convention
 - a team plays as one player with the mean of its members' ratings. Its deviation is the root mean
   square of theirs. Each member gains by the team's results, in Glicko-2 in proportion to the square
   of the member's own deviation;
-- a draw is half a win.
+- a draw is half a win;
+- Elo can count margins, as World Football Elo Ratings do: what a pair moves is multiplied by
+  1 + `margin` ln(1 + difference of the scores / `usual_margin`).
 
 All numbers are in the usual points of Elo and Glicko, with newcomers at INITIAL.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -80,6 +82,9 @@ class Elo(msgspec.Struct, frozen=True, tag="plain-elo", tag_field="peer"):
 
     k: float = 20.0
     k_first: float = 40.0
+    margin: float = 0.0  # What margins add to K; 0: they do not count.
+    usual_margin: float = 1.0  # In the unit of the scores.
+    seats: Mapping[str, float] = {}  # Points by seat (`peers`).
 
     space: ClassVar = (Dimension("k", 2.0, 200.0, 20.0), Dimension("k_first", 2.0, 400.0, 40.0))
 
@@ -90,17 +95,26 @@ class Elo(msgspec.Struct, frozen=True, tag="plain-elo", tag_field="peer"):
         return Side(sum(each.mu for each in team) / len(team), NOISE)
 
     def rate(
-        self, teams: Sequence[Sequence[EloRating]], ranks: Sequence[int], time_s: float
-    ) -> list[list[EloRating]]:
-        """The ratings after a round. Lower ranks are better. Elo has no use for the time."""
+        self, teams: Sequence[Sequence[EloRating]], ranks: Sequence[int], time_s: float,
+        scores: Sequence[float] = (),
+    ) -> list[list[EloRating]]:  # fmt: skip
+        """The ratings after a round. Lower ranks are better. Elo has no use for the time. `scores`:
+        of each team, perhaps NaN, or of none."""
         means, after = [self.side(team).mu for team in teams], []
-        for team, mean, opponents in zip(teams, means, _opponents(ranks), strict=True):
-            gains = [score - _expected((mean - means[j]) / SCALE) for j, score in opponents]
+        for i, (team, opponents) in enumerate(zip(teams, _opponents(ranks), strict=True)):
+            gains = [
+                (score - _expected((means[i] - means[j]) / SCALE)) * self._times(scores, i, j)
+                for j, score in opponents
+            ]
             gain = sum(gains) / len(gains) if gains else 0.0
             after.append(
                 [EloRating(each.mu + self._k(each.rounds) * gain, each.rounds + 1) for each in team]
             )
         return after
+
+    def _times(self, scores: Sequence[float], i: int, j: int) -> float:
+        gap = abs(scores[i] - scores[j]) if scores and self.margin else 0.0
+        return 1.0 + self.margin * math.log1p(gap / self.usual_margin) if gap > 0.0 else 1.0
 
     def _k(self, rounds: int) -> float:
         fresh = max(0.0, 1.0 - rounds / PROVISIONAL)
@@ -126,6 +140,7 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
     initial_deviation: float = 350.0
     initial_volatility: float = 0.06
     period_days: float | None = None  # Days in which it grows so; None: in each round played.
+    seats: Mapping[str, float] = {}  # Points by seat (`peers`).
 
     space: ClassVar = (
         Dimension("tau", 0.05, 3.0, 0.5),
@@ -141,9 +156,10 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
         return Side(mean, sum(each.deviation**2 for each in team) / len(team) + NOISE)
 
     def rate(
-        self, teams: Sequence[Sequence[Glicko2Rating]], ranks: Sequence[int], time_s: float
-    ) -> list[list[Glicko2Rating]]:
-        """The ratings after a round at this time. Lower ranks are better."""
+        self, teams: Sequence[Sequence[Glicko2Rating]], ranks: Sequence[int], time_s: float,
+        scores: Sequence[float] = (),
+    ) -> list[list[Glicko2Rating]]:  # fmt: skip
+        """The ratings after a round at this time. Lower ranks are better. Scores do not count."""
         sides = [self.side(team) for team in teams]
         phi2 = [(side.variance - NOISE) / SCALE**2 for side in sides]
         g = [1.0 / math.sqrt(1.0 + 3.0 * each / math.pi**2) for each in phi2]

@@ -165,8 +165,9 @@ class _Report:
         ]
         listed = [
             game for each in data
-            for game in games_of(each.name, each.sessions, self._cut, self._teams)
-            if self.plays_whole or game.name != each.name
+            for game in games_of(
+                each.name, each.sessions, self._cut, self._teams, whole=self.plays_whole
+            )
         ]  # fmt: skip
         notes = figures.notes(self._effort, absent)
         done: list[games.Result] = []
