@@ -1,14 +1,19 @@
 """`python -m tests.benchmarks.ablation`: what each part of our system, and of how it is tuned and
 calibrated, gains on the files that report: the log loss with the part switched off less that with
 it, on the same rounds, with the 95 % interval of a paired bootstrap. Exit code 1: a file was
-skipped."""
+skipped.
+
+`--part NAME BEFORE AFTER` measures another part alone, for example
+`--part beta '{"beta": 250}' '{"beta": 600}'`: both are parameters in place of the defaults, in
+JSON, and may name another `system`."""
 
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,44 +26,33 @@ from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem
 from stream_rater.evaluation.shared_scores import alike
 from stream_rater.evaluation.sides import Run, calibrated, scores_of
 from stream_rater.operations.input_file import RoundsFile
-from stream_rater.rating.systems.common import Dimension
+from stream_rater.rating.parameters import from_builtins
+from tests.benchmarks import games
 from tests.benchmarks.command import a_parser, end, parsed, show
-from tests.benchmarks.games import Plan, laid_out
+from tests.benchmarks.games import OTHER, Plan, laid_out
 from tests.benchmarks.lab.forward import Steps, fit_in_steps
 from tests.benchmarks.lab.game import Game, games_of
-from tests.benchmarks.lab.games import REFERENCE
+from tests.benchmarks.lab.games import REFERENCE, REPORTING
 from tests.benchmarks.lab.report import load
 from tests.benchmarks.measure import Result, result
 
-PLANS = (
-    Plan(("formula-one",)),
-    Plan(("clubs",), rounds=12_000, skip=43_863),
-    Plan(("frc",), rounds=12_000),
-)
+PLANS = [each for each in games.PLANS if each.whole and {*each.files} <= {*REPORTING}]
 QUICK = (Plan(("formula-one",), 6, 100),)
 
 
-@dataclass(frozen=True)
-class Without(OwnSystem):
-    """Our system with some parameters fixed, so that what they are for has no effect."""
+class Part(NamedTuple):
+    """A variation of the default parameters."""
 
-    fixed: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def space(self) -> tuple[Dimension, ...]:
-        names = [name for name, _ in self.fixed]
-        return tuple(each for each in super().space if each.name not in names)
-
-    def config(self, values: Mapping[str, float]) -> Any:
-        return msgspec.structs.replace(super().config(values), **dict(self.fixed))
+    before: Mapping[str, Any]
+    after: Mapping[str, Any] = {}
 
 
-PARAMETERS: Mapping[str, tuple[tuple[str, Any], ...]] = {
-    "newcomers at the level of their field": (("newcomer_field", 0.0), ("newcomer_offset", 0.0)),
-    "drift by days": (("drift_per_day", 0.0),),
-    "experience": (("inexperience", 0.0), ("inexperience_rounds", 20.0)),
+PARTS = {
+    "newcomers at the level of their field": Part({"newcomer_field": 0.0, "newcomer_offset": 0.0}),
+    "drift by days": Part({"drift_per_day": 0.0}),
+    "experience": Part({"inexperience": 0.0}),
 }
-"""Parts that are switched off by parameters."""
+"""Parts that are switched off by parameters; untuned, with the calibration by the rounds so far."""
 CALIBRATION = {  # Parts of the calibration that can be left unlearned.
     "calibration: factor": Learned(factor=False),
     "calibration: upset": Learned(upset=False),
@@ -66,19 +60,27 @@ CALIBRATION = {  # Parts of the calibration that can be left unlearned.
 }
 
 
-def rows(game: Game, trials: int) -> Iterator[Result]:
+def rows(game: Game, trials: int, parts: Mapping[str, Part] = {}) -> Iterator[Result]:
+    """The rows of these parts, or of all that there are."""
+    for name, part in (parts or PARTS).items():
+        on, off = (_untuned(game, parameters) for parameters in (part.after, part.before))
+        yield from _row(game, name, on, off)
+    if parts:
+        return
     own = OwnSystem(REFERENCE).on(game.first)
     _, steps = fit_in_steps(own, game, trials)
     yield from _of_steps(game, steps)
     yield from _of_calibration(game)
-    for part in ("seats", "score"):
-        others = tuple(each for each in own.fields if each.parameter != part)
+    for field in ("seats", "score"):
+        others = tuple(each for each in own.fields if each.parameter != field)
         if others != own.fields:
             _, without = fit_in_steps(replace(own, fields=others), game, trials)
-            yield from _row(game, part, steps.followed, without.followed)
-    for part, fixed in PARAMETERS.items():
-        _, without = fit_in_steps(Without(REFERENCE, fixed=fixed).on(game.first), game, trials)
-        yield from _row(game, part, steps.followed, without.followed)
+            yield from _row(game, field, steps.followed, without.followed)
+
+
+def _untuned(game: Game, parameters: Mapping[str, Any]) -> Floats:
+    config = from_builtins({"system": REFERENCE, **parameters})
+    return _calibrated(OwnSystem(REFERENCE).play(game.sessions, config), game, EVERYTHING)
 
 
 def _of_steps(game: Game, steps: Steps) -> Iterator[Result]:
@@ -121,19 +123,25 @@ def _row(game: Game, part: str, on: Floats, off: Floats) -> Iterator[Result]:
         yield result(name, gap.mean, "nats", {"low": gap.low, "high": gap.high}, part)
 
 
-def play(plan: Plan) -> Iterator[Result]:
+def play(plan: Plan, parts: Mapping[str, Part] = {}) -> Iterator[Result]:
     """The rows of a plan's files. Raises Skipped where one is not to be had."""
     with tempfile.TemporaryDirectory() as folder:
         for path in laid_out(plan, Path(folder)):
             data, _ = load(path, RoundsFile(path), plan.rounds)
-            for game in games_of(data.name, data.sessions):
-                yield from rows(game, plan.trials)
+            yield from rows(next(games_of(data.name, data.sessions)), plan.trials, parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = parsed(a_parser("tests.benchmarks.ablation", __doc__), arguments)
-    parts = (("ablation", play(plan)) for plan in (QUICK if asked.quick else PLANS))
-    return end("bench-ablation", asked, show(parts, tabled=False))
+    parser = a_parser("tests.benchmarks.ablation", __doc__)
+    parser.add_argument("--file", nargs="+", type=Path, default=[], metavar="PATH",
+                        help="files of rounds to play in place of the shared ones")  # fmt: skip
+    parser.add_argument("--part", nargs=3, action="append", default=[],
+                        metavar=("NAME", "BEFORE", "AFTER"), help="see above")  # fmt: skip
+    asked = parsed(parser, arguments, "--file", "--part")
+    parts = {name: Part(*map(msgspec.json.decode, given)) for name, *given in asked.part}
+    plans = [replace(OTHER, files=(each,)) for each in asked.file]
+    works = map(partial(play, parts=parts), plans or (QUICK if asked.quick else PLANS))
+    return end("bench-ablation", asked, show((("ablation", each) for each in works), tabled=False))
 
 
 if __name__ == "__main__":
