@@ -25,7 +25,6 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.elementary import inverse_root
 from stream_rater.rating.model import Beliefs, Codes, Table
 
 GRID_BITS = 20  # The number of bits of a performance, which lies within 2^19 steps of zero.
@@ -119,6 +118,9 @@ WEIGHT_SHIFT = GRID_BITS
 WIDTH_SHIFT = WEIGHT_SHIFT + 15
 ABOVE_GRID = 64 - GRID_BITS  # The number of bits of an int64 that are above the performance.
 
+SLOPES = 1.0 / np.sqrt(1.0 + np.square(small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
+"""The slope for each code of the excess width, for a narrowest slope of 1."""
+
 LOGISTIC_VARIANCE = math.pi**2 / 12.0
 """A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
 
@@ -199,7 +201,7 @@ def excess_variance_of(code: int) -> float:
 @inlined
 def slope_of(code: int, steepest_slope: float) -> float:
     """The slope of a factor, where the narrowest factor has the slope `steepest_slope`."""
-    return float(inverse_root(1.0 + excess_variance_of(code)) * steepest_slope)
+    return float(SLOPES[(code >> WIDTH_SHIFT) & WIDTH_TOP] * steepest_slope)
 
 
 @kernel
