@@ -149,7 +149,8 @@ def rate_round(
             points = points_of(config, player)
             player.sigma = math.sqrt(variance)
             side.variance += (scale * share) ** 2 * variance
-            side.noise += (scale * share) ** 2 * config.beta**2 / weight
+            size = len(side.players) if len(side.players) > 2 else 1
+            side.noise += (scale * share * config.beta * size**config.team_noise) ** 2 / weight
             side.mean += share * (scale * (lead + points) + offset)
             side.points += scale * share * points
     above = [(ceiling - config.initial_mu) * scale for scale in scales]

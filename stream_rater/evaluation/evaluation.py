@@ -23,7 +23,7 @@ from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import rule_of
-from stream_rater.rating.wins import Performances, of_rounds, performances_of
+from stream_rater.rating.wins import Performances, of_rounds, performances_of, widened
 from stream_rater.replay.files import prefetched
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.ragged import rows_of
@@ -148,9 +148,9 @@ class Contender:
         margins = self._margins(wave, number, sides)
         sigmas, noise = config.chances.times(config.variance_factor * self.variance_factor)
         pairs = accuracy.score(
-            wave.round_starts, wave.place, wave.entry_starts, share, measured, wave.sigma,
-            wave.rounds, config.initial_mu, noise, sigmas, self.scores_draws, margins,
-            np.full(rounds, config.upset),
+            wave.round_starts, wave.place, wave.entry_starts, share, measured,
+            widened(config, wave.entry_starts, wave.sigma), wave.rounds, config.initial_mu, noise,
+            sigmas, self.scores_draws, margins, np.full(rounds, config.upset),
             displayed(config, wave) if self.by_display else NONE,
         )  # fmt: skip
         starts, place = wave.round_starts, wave.place

@@ -44,6 +44,7 @@ class Parameters(TypedDict, total=False):
     inexperience: float
     inexperience_rounds: float
     score: Mapping[str, float | str] | None
+    team_noise: float
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
     scale: float
     anchor: float | None

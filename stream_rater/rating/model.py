@@ -30,6 +30,7 @@ DID_NOT_FINISH = 0
 LAST = 2**31 - 1
 """A place behind every ranked entry. Entries that did not finish share it if they are tied."""
 
+LEAST_TEAM = 3  # The fewest members of a side whose noise depends on their number.
 NEVER = -(2**63)  # The `last` of a player who has played no round.
 
 HEADER = np.dtype(

@@ -40,6 +40,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating import levels
 from stream_rater.rating.elementary import log
+from stream_rater.rating.model import LEAST_TEAM
 from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seats import codes_of, shifts_of
@@ -90,9 +91,21 @@ def performances_of(
     chances = config.chances.times(config.variance_factor * variance_factor)
     initial_mu = config.initial_mu
     deviation = np.add.reduceat(share * (mu - initial_mu), starts[:-1])
+    sigma = widened(config, starts, sigma)
     variance = share**2 * (chances.sigmas * sigma**2 + chances.noise)
     spread = np.maximum(np.sqrt(np.add.reduceat(variance, starts[:-1])), LEAST_SIGMA)
     return Performances(initial_mu + deviation, spread, config.drawn_within, config.upset)
+
+
+def widened(config: RatingConfig, starts: Ints, sigma: Floats) -> Floats:
+    """(P,) the sigmas of players on sides that begin at `starts` (S+1,), with what `team_noise`
+    adds to their noise. So a performance's variance is `sigmas` sigma^2 + `noise` on any side."""
+    if config.team_noise == 0.0:
+        return sigma
+    members, (sigmas, noise) = np.diff(starts), config.chances
+    more = np.where(members < LEAST_TEAM, 0.0, members ** (2.0 * config.team_noise) - 1.0)
+    found: Floats = np.sqrt(sigma**2 + np.repeat(more, members) * (noise / sigmas))
+    return found
 
 
 def win_probabilities(sides: Performances) -> Floats:

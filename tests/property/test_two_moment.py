@@ -49,7 +49,8 @@ configs = st.builds(
     TwoMoment, initial_mu=st.floats(-2000.0, 3000.0), initial_sigma=st.floats(100.0, 500.0),
     beta=st.floats(100.0, 900.0), sigma_drift=st.floats(0.0, 100.0),
     drift_per_day=st.floats(0.0, 400.0), newcomer_offset=st.floats(-300.0, 200.0),
-    newcomer_field=st.floats(0.0, 1.0), history=st.just("full"),
+    newcomer_field=st.floats(0.0, 1.0), team_noise=st.just(0.0) | st.floats(0.1, 0.5),
+    history=st.just("full"),
 )  # fmt: skip
 
 

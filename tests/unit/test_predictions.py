@@ -19,7 +19,7 @@ from stream_rater.rating import balance, record, wins
 from stream_rater.rating.balance import deals, even_teams
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.model import Beliefs
-from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill
+from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
 from stream_rater.rating.roots import TOLERANCE
 from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
@@ -63,6 +63,10 @@ def test_a_sides_performance_is_a_teams() -> None:
     assert found.mu == pytest.approx([1600.0, 1500.0 + 200.0 - 100.0])
     variances = [90.0**2 + NOISE, 80.0**2 + NOISE + 0.25 * (70.0**2 + NOISE)]
     assert found.sigma**2 == pytest.approx(variances)
+    of_three = TwoMoment(team_noise=0.25), np.array([0, 2, 5]), np.ones(5), np.zeros(5), np.zeros(5)
+    noise = of_three[0].chances.noise  # of two members as ever, of three times their root
+    found = wins.performances_of(*of_three, 2.0)
+    assert found.sigma**2 == pytest.approx([4.0 * noise, 6.0 * math.sqrt(3.0) * noise])
 
 
 def test_newcomers_are_as_believed() -> None:

@@ -30,12 +30,12 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.rating.elementary import aligned, log, tanh
+from stream_rater.rating.elementary import aligned, exp, log, tanh
 from stream_rater.rating.elo_mmr.performance import SECONDS_PER_DAY
 from stream_rater.rating.kernels.duel import rate_duel
 from stream_rater.rating.kernels.few_sides import FEW, MOST_COLUMNS, rate_few, room
 from stream_rater.rating.kernels.many_sides import rate_many
-from stream_rater.rating.model import Evidence, Places, Wave
+from stream_rater.rating.model import LEAST_TEAM, Evidence, Places, Wave
 
 
 @giving
@@ -74,6 +74,7 @@ class Model(NamedTuple):
     score_noise: float
     """The variance of what scores show of the difference of two performances, as a multiple of the
     variance of both sides' noise."""
+    team_noise: float  # The power of a side's members by which beta grows, from LEAST_TEAM on.
 
 
 @inlined
@@ -116,6 +117,8 @@ def _sums(wave: Wave, model: Model, r: int, variance: Floats, sides: Floats) -> 
             m += share * (wave.mu[p] - model.initial_mu)
             v += share * share * own
             b2 += share * share
+        if model.team_noise > 0.0 and j - i >= LEAST_TEAM:
+            b2 *= exp(2.0 * model.team_noise * log(float(j - i)))
         sides[0, e], sides[1, e] = m, v
         sides[2, e] = b2 * (model.beta * model.beta / wave.weight[r])
         sides[3, e] = wave.ceiling[first + e] - model.initial_mu

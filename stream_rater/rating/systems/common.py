@@ -265,6 +265,11 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Inexperience(0.0, 1.0)
 
     @property
+    def team_noise(self) -> float:
+        """On a side of n members, n >= LEAST_TEAM, the noise is multiplied by n^`team_noise`."""
+        return 0.0
+
+    @property
     def drawn_within(self) -> float:
         """The largest difference between two performances that is predicted to be a draw, in rating
         points; 0 if no draws are predicted. It changes no rating: of all systems, only TrueSkill

@@ -47,7 +47,9 @@ NO_SCORE = Score(scale=1.0, cap=1.0)
 class TwoMoment(PlacingNewcomers, frozen=True, kw_only=True, tag="two-moment"):
     """The two-moment filter. `beta`, in points, is the spread of performances; a round adds
     sigma_drift^2 to sigma^2 and a day `drift_per_day`, both in points^2. A player who has played n
-    rounds performs `inexperience` exp(-n / `inexperience_rounds`) points below the rating."""
+    rounds performs `inexperience` exp(-n / `inexperience_rounds`) points below the rating. On a
+    side of three members or more, `beta` is multiplied by their number to the power `team_noise`.
+    """
 
     beta: Positive = 250.0
     sigma_drift: NotNegative = 20.0
@@ -57,8 +59,11 @@ class TwoMoment(PlacingNewcomers, frozen=True, kw_only=True, tag="two-moment"):
     inexperience: NotNegative = 150.0
     inexperience_rounds: Positive = 20.0
     score: Score | None = None
+    team_noise: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
-    newer: ClassVar[tuple[str, ...]] = (*NEWER, "inexperience", "inexperience_rounds", "score")
+    newer: ClassVar[tuple[str, ...]] = (
+        *NEWER, "inexperience", "inexperience_rounds", "score", "team_noise",
+    )  # fmt: skip
     sampled: ClassVar[dict[str, Any]] = {}
     follows_ties: ClassVar[bool] = True
     space: ClassVar[tuple[Dimension, ...]] = (
@@ -75,6 +80,7 @@ class TwoMoment(PlacingNewcomers, frozen=True, kw_only=True, tag="two-moment"):
         model = two_moment.Model(
             self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day,
             score.scale, score.cap, score.by == "ratio", SCORE_NOISE,
+            self.team_noise,
         )  # fmt: skip
         return two_moment.rate_rounds(wave, model)
 
