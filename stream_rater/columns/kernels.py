@@ -26,7 +26,7 @@ from stream_rater.columns import kernel_files, linking
 from stream_rater.columns.compiling import SharedCache
 from stream_rater.columns.linking import numba
 
-KERNEL_VERSION = 13
+KERNEL_VERSION = 14
 """The version of the kernels, raised by any change that can alter a bit of a rating. Workers leave
 alone parts of newer kernels, and of older ones than `pipeline.parts.schema.OLDEST_KERNEL`."""
 
