@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from stream_rater.runtime import startup
-from tests.benchmarks import lobbies, offline, replaying, stage1, tuning, winners
+from tests.benchmarks import lobbies, offline, papers, replaying, stage1, tuning, winners
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.measure import Effort, Result
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **stage1.BENCHMARKS, **lobbies.BENCHMARKS, **offline.BENCHMARKS, **replaying.BENCHMARKS,
-    **winners.BENCHMARKS, **tuning.BENCHMARKS,
+    **winners.BENCHMARKS, **tuning.BENCHMARKS, **papers.BENCHMARKS,
 }  # fmt: skip
 
 

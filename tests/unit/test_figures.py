@@ -78,7 +78,8 @@ def test_sums_in_the_readmes_table() -> None:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents of its own, into which benchmarks write."""
     texts = {
-        writing.CAPACITY: "<!-- brief: capacity -->\n<!-- end -->\n", writing.TEMPLATE: TEMPLATE,
+        **dict.fromkeys(writing.OTHERS, "<!-- brief: capacity -->\n<!-- end -->\n"),
+        writing.TEMPLATE: TEMPLATE,
         writing.PAGE: "<!-- brief: memory -->\n<!-- end -->\n", writing.ROWS: rows.dumped(KEPT),
         writing.README: "before\n<!-- figures: begin -->\n<!-- figures: end -->\nafter\n",
     }  # fmt: skip
@@ -114,7 +115,7 @@ def test_a_section_is_written_and_others_stay(root: Path) -> None:
     assert SECTION.sub("", (root / writing.FULL).read_text()) == SECTION.sub("", FULL)
     readme = (root / writing.README).read_text()
     assert FIGURES.sub("", readme) == "before\n\nafter\n" and "10" in readme
-    assert "| `lobby5` | `1` |" in (root / writing.CAPACITY).read_text()
+    assert "| `lobby5` | `1` |" in (root / writing.OTHERS[0]).read_text()
 
 
 def test_some_figures_are_not_written(

@@ -146,6 +146,16 @@ def _part(row: Row) -> str:
     return games.part_of(file, cut.replace("-", " "))
 
 
+def named(row: Row) -> Iterator[Row]:
+    """One line for each name that figures have; a key's last word says which figure it is."""
+    found = dict[str, dict[str, Any]]()
+    for key, value in row.figures["ratio"].items():
+        name, _, figure_of_it = key.rpartition(" ")
+        found.setdefault(name, {})[figure_of_it] = value
+    for name, own in found.items():
+        yield _line(row, line=name, **own)
+
+
 def ablation(row: Row) -> Iterator[Row]:
     gap = Difference(row.figures["value"], *(row.figures["ratio"][e] for e in ("low", "high")))
     text = f"{gap.mean:+.2g} [{gap.low:+.2g}, {gap.high:+.2g}]"
@@ -205,8 +215,8 @@ def _line(row: Row, **figures: Any) -> Row:
 
 SPREADS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
     each.__name__: each
-    for each in (verdicts, systems, goal_games, goal_worse, ablation, steps, growth, simulated,
-                 checks)
+    for each in (verdicts, systems, named, goal_games, goal_worse, ablation, steps, growth,
+                 simulated, checks)
 }  # fmt: skip
 SUMS: Mapping[str, Callable[[Sequence[Row]], Iterable[Row]]] = {"goal": goal}
 

@@ -125,7 +125,7 @@ ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")  # The page for people.
 TEMPLATE = Path("tests/benchmarks/document/page.md")
 FULL = Path("build/benchmarks-full.md")  # All tables: in the site of `make docs`, not in git.
-CAPACITY = Path("docs/operations/capacity.md")  # A page for operators, with a short table.
+OTHERS = Path("docs/operations/capacity.md"), Path("docs/papers.md")  # With short tables, too.
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -166,10 +166,10 @@ def write(newer: Sequence[Row]) -> None:
 
 def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     """Each document that has figures, and its text with the figures of these rows."""
-    page, readme, capacity = root / PAGE, root / README, root / CAPACITY
+    readme = root / README
     yield root / FULL, with_tables((root / TEMPLATE).read_text(), TABLES, rows)
-    yield capacity, with_briefs(capacity.read_text(), TABLES, rows)
-    yield page, with_briefs(page.read_text(), TABLES, rows)
+    for page in (root / each for each in (PAGE, *OTHERS)):
+        yield page, with_briefs(page.read_text(), TABLES, rows)
     text = readme.read_text()
     yield readme, FIGURES.sub(lambda found: f"{found[1]}\n{summary(rows)}\n{found[2]}", text)
 

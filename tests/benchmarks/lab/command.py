@@ -8,7 +8,7 @@ import click
 from stream_rater.cli.options import COUNT, FOLDER, one_line_errors, table_options, trial_options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.evaluation.spaces import SPACES
-from tests.benchmarks.lab.report import PARTS, USUAL_PARTS, evidence_report
+from tests.benchmarks.lab.report import MADE_UP_PARTS, PARTS, USUAL_PARTS, evidence_report
 
 
 def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
@@ -61,6 +61,7 @@ def evidence(
 ) -> None:  # fmt: skip
     """Redo the evidence of the Elo-MMR paper on your data, and compare games; write a report.
 
+    Without a folder, the paper's experiments are made on made-up seasons alone.
     The part `games` compares all systems with plain Elo and Glicko-2, and with openskill.py and
     trueskill where these are installed.
     Results on games are kept in the folder `saved` of the report: a second run with the same files
@@ -71,6 +72,7 @@ def evidence(
         folder = data
     elif data is not None:
         raise BadConfiguration("give the folder of files once: by FOLDER or by --data")
-    if folder is None:
-        raise BadConfiguration("name the folder of files: it is needed for made-up seasons, too")
-    evidence_report(folder, out, parts or USUAL_PARTS, systems or tuple(SPACES), **options)
+    if folder is None and (of_files := sorted({*parts} - {*MADE_UP_PARTS})):
+        raise BadConfiguration(f"name the folder of files, for {' and '.join(of_files)}")
+    parts = parts or (MADE_UP_PARTS if folder is None else USUAL_PARTS)
+    evidence_report(folder, out, parts, systems or tuple(SPACES), **options)

@@ -255,7 +255,8 @@ def sizes(
         small = [split(session, size, rng) for session in data.sessions]
         for system, config in configs.items():
             say(f"{data.name}, rounds of {size}: {system}")
-            found[system].append(averages(evaluate(small, config).scored(TRAIN))[MEASURE])
+            scores = evaluate(small, config, most_sides=0, draws=False).scored(TRAIN)
+            found[system].append(averages(scores)[MEASURE])
     return found
 
 

@@ -1,5 +1,6 @@
 """Writes the results of the repeated experiments as Markdown tables and pictures."""
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,13 +16,8 @@ from tests.benchmarks.lab.forward import USUAL_DIMENSIONS
 from tests.benchmarks.lab.games import Result
 from tests.benchmarks.lab.rows import Report, rows
 
-PAPER = {
-    "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
-                    "trueskill": (83.3, 11.6), "elo-mmx": (84.0, 11.1), "elo-mmr": (84.0, 11.1)},
-    "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
-                    "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
-}  # fmt: skip
-"""Table 2 of the paper, by synthetic data set and system: pair inversion, rank deviation, in %."""
+PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
+"""What the Elo-MMR paper and its preprint report: by data set and system, and of farming."""
 
 CHOSEN = (  # A note for reports: the files by which systems, noise and first guesses were chosen.
     "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
@@ -88,7 +84,7 @@ def accuracy(entries: Sequence[evidence.Entry], *, beside_paper: bool) -> list[s
 
 def papers(entry: evidence.Entry) -> str:
     """The paper's figures for an entry's system and data set, or a dash if it has none."""
-    paper = PAPER.get(entry.data, {}).get(entry.system)
+    paper = PUBLISHED["paper"].get(entry.data, {}).get(entry.system)
     return "–" if paper is None else f"{paper[0]} / {paper[1]}"
 
 

@@ -26,9 +26,8 @@ from tests.benchmarks.lab.game import games_of
 from tests.benchmarks.lab.games import Saved
 from tests.benchmarks.lab.peers import PeerSystem, compared_systems
 
-USUAL_PARTS = ("accuracy", "farming", "sizes", "games")
-"""The parts that are made by default: the paper's three, and the comparison with other packages."""
-
+MADE_UP_PARTS = ("accuracy", "farming", "sizes")  # The paper's, which made-up seasons can do.
+USUAL_PARTS = (*MADE_UP_PARTS, "games")  # And the comparison with other packages.
 PARTS = (*USUAL_PARTS, "kerby")  # The last one, tables of Kerby's note, only if asked for.
 
 SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
@@ -40,19 +39,21 @@ Loaded = tuple[DataSet, dict[str, PlayerIndex]]  # A data set, and its players b
 
 
 def evidence_report(
-    data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
+    data: Path | None, out: Path, parts: Collection[str], systems: Sequence[str], *,
     rounds: int | None, trials: int | None, quick: bool, where: Where,
     cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
     reading: Reading = AS_FOUND, seconds_per_peer: int | None = None, whole: bool = True,
 ) -> None:  # fmt: skip
-    """Make the parts of the report on the files in `data`, in the folder `out`. `where`: where
-    trials run; `reading`: how tables are read; `seconds_per_peer`: for each system on a game;
-    `whole`: play files that are cut unchanged, too. Results on games are kept in `out`/saved, where
-    a later call with the same rounds and effort finds them. Raises BadConfiguration or Failed."""
+    """Make the parts of the report, in the folder `out`, on the files in `data`, or without it on
+    made-up seasons. `where`: where trials run; `reading`: how tables are read; `seconds_per_peer`:
+    for each system on a game; `whole`: play files that are cut unchanged, too. Results on games are
+    kept in `out`/saved for a later call with the same rounds and effort. Raises BadConfiguration or
+    Failed."""
     effort = evidence.QUICK if quick else evidence.FULL
     effort = replace(effort, rounds=rounds or effort.rounds, trials=trials or effort.trials)
-    paths = sorted(each for each in data.iterdir() if each.name.endswith(SUFFIXES))
-    if not paths:
+    listed = () if data is None else data.iterdir()
+    paths = sorted(each for each in listed if each.name.endswith(SUFFIXES))
+    if data is not None and not paths:
         raise BadConfiguration(f"{data}: no file ends in {', '.join(SUFFIXES)}")
     tables = [path.name.lower().endswith(TABLES) for path in paths]
     sources = [
@@ -142,7 +143,8 @@ class _Report:
                     return
         data, row = evidence.made_up_farm()
         careers = evidence.farm(data, row, evidence.MADE_UP_THRESHOLD)
-        why = f"no file has {FARMER}" if whole else "only the first rounds of files are read"
+        some = files and not whole
+        why = "only the first rounds of files are read" if some else f"no file has {FARMER}"
         title = f"The best player of a made-up season, because {why}"
         self._console.log(title)
         self._write(figures.farming(careers, self._out, title))
