@@ -134,7 +134,7 @@ class _Report:
 
     def _farming(self, files: Sequence[Loaded]) -> None:
         self._console.log("farming")
-        whole = self._effort.rounds is None
+        whole = self._effort.rounds is None or not files
         for data, players in files if whole else ():
             for each in players.values():
                 if (row := each.find(FARMER)) is not None:
@@ -143,8 +143,7 @@ class _Report:
                     return
         data, row = evidence.made_up_farm()
         careers = evidence.farm(data, row, evidence.MADE_UP_THRESHOLD)
-        some = files and not whole
-        why = "only the first rounds of files are read" if some else f"no file has {FARMER}"
+        why = f"no file has {FARMER}" if whole else "only the first rounds of files are read"
         title = f"The best player of a made-up season, because {why}"
         self._console.log(title)
         self._write(figures.farming(careers, self._out, title))
