@@ -1,7 +1,8 @@
 """The offline commands on whole files, and ten years of Codeforces in memory. `offline/FILE`: what
 a round costs, without the start of the command, in `rate`, `evaluate`, and `evaluate` with two
 configurations, in turns in this process. `update/codeforces`, `evaluate/codeforces` and
-`record/codeforces`: the time of both stages and of the whole command, and the size of beliefs."""
+`record/codeforces`: the time of both stages and of the whole command, and the size of beliefs.
+`history/KIND`: what a bounded history costs in accuracy."""
 
 import gzip
 import json
@@ -24,17 +25,19 @@ import numpy as np
 from stream_rater.cli import app
 from stream_rater.config.ladders import any_ladder
 from stream_rater.contract import events
-from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.parameters import DEFAULT_KEPT, EloMMR
 from stream_rater.replay.files import read_lines
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.rounds.batch import OneRound
 from tests.benchmarks.measure import ROOT, Effort, Result, best_s, result, shared, times_s
 from tests.benchmarks.stage1 import LOGISTIC
+from tests.builders.bounded_history import SEASONS, distances
 from tests.rounds import Reader
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 FILES = ("cwl", "formula-one", "map-rando", "codeforces")
 TURNS = 5
+KEPT = 8, DEFAULT_KEPT, 24, 30  # The numbers of past performances that `history` compares.
 
 
 class Made(NamedTuple):
@@ -216,7 +219,18 @@ def _record(effort: Effort) -> Result:
     return result("record/codeforces", float(sizes.mean()), "bytes", ratio, note)
 
 
+def _history(kind: str, effort: Effort) -> Result:
+    """How far mu ever is from the full history in seasons of a kind, by the number kept."""
+    ratio, seeds = dict[str, float](), 1 if effort.quick else 3
+    for kept in KEPT:
+        config = msgspec.structs.replace(CONFIG, history=kept)
+        found = np.array([distances(config, SEASONS[kind], seed) for seed in range(seeds)])
+        ratio |= {f"worst {kept}": float(found.max()), f"mean {kept}": float(found[:, -1].mean())}
+    return result(f"history/{kind}", ratio[f"worst {DEFAULT_KEPT}"], "points", ratio)
+
+
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     "update/codeforces": _update, "evaluate/codeforces": _evaluate, "record/codeforces": _record,
+    **{f"history/{kind}": partial(_history, kind) for kind in SEASONS},
     **{f"offline/{name}": partial(_measure, name) for name in (*FILES, *MADE)},
 }  # fmt: skip

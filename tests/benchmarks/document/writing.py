@@ -125,7 +125,9 @@ ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")  # The page for people.
 TEMPLATE = Path("tests/benchmarks/document/page.md")
 FULL = Path("build/benchmarks-full.md")  # All tables: in the site of `make docs`, not in git.
-OTHERS = Path("docs/operations/capacity.md"), Path("docs/papers.md")  # With short tables, too.
+OTHERS = tuple(
+    Path("docs", each) for each in ("operations/capacity.md", "papers.md", "internals/record.md")
+)  # Other pages with short tables.
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
