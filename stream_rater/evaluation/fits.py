@@ -40,6 +40,10 @@ class System(Protocol):
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
 
+    @property
+    def presets(self) -> Sequence[Sequence[Mapping[str, float]]]:
+        """Groups of values of dimensions to try before a search."""
+
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
 
@@ -87,6 +91,11 @@ class OwnSystem(_Ours):
         own = (*space[self.system], *self.fields)
         return (*own, NEWCOMERS) if self.placing else own
 
+    @property
+    def presets(self) -> Sequence[Sequence[Mapping[str, float]]]:
+        """Groups of values of dimensions to try before a search."""
+        return spaces.presets_of(self.system, self.fields)
+
     def on(self, sessions: Iterable[Session]) -> "OwnSystem":
         """The system, with the dimensions of the optional fields that these rounds have."""
         return replace(self, fields=spaces.field_dimensions(self.system, sessions))
@@ -125,6 +134,11 @@ class Present(_Ours):
             values |= {spaces.SCALE: score.scale, spaces.CAP: score.cap}
         all_ = (*own, *self.fields)
         return tuple(_around(each, values.get(each.name), point**each.points) for each in all_)
+
+    @property
+    def presets(self) -> Sequence[Sequence[Mapping[str, float]]]:
+        """Groups of values of dimensions to try before a search."""
+        return spaces.presets_of(self.name, self.fields, self.rating.point)
 
     def on(self, sessions: Iterable[Session]) -> "Present":
         """The system, with the dimensions of the optional fields that these rounds have."""
@@ -202,6 +216,17 @@ class Fit:
     def start(self) -> list[float]:
         """The point of the first guess."""
         return [fraction_of(each, each.start) for each in self.space]
+
+    def presets(self) -> list[list[dict[int, float]]]:
+        """Groups of points of the unit cube to try before a search: some coordinates of each."""
+        at = {each.name: (i, each) for i, each in enumerate(self.space)}
+        return [
+            [
+                {at[name][0]: fraction_of(at[name][1], x) for name, x in each.items()}
+                for each in some
+            ]
+            for some in self.system.presets
+        ]
 
     def config(self, point: Sequence[float]) -> Any:
         """The configuration at a point of the unit cube."""

@@ -2,7 +2,8 @@
 
 The parameters are tuned on the first part of the rounds: they are the most probable ones given that
 part (`fits`, `tuning`), or those that the search began with if these predict its second half no
-worse (`validation`).
+worse (`validation`). By log loss and Brier score, each trial is scored with the calibration that
+suits the rounds so far: how sure predictions are is learned afterwards.
 
 The numbers of predictions follow. They are fitted on the rounds that were tuned on (`calibrating`),
 one after the other: TrueSkill's `draw_margin`, which the search has found, the factor, the width of
@@ -132,7 +133,8 @@ def propose(
     if present is not None and system == fits.system_of(present):
         own = fits.Present(present)
     to_tune = before(sessions, first)
-    problem = fits.Fit(own.on(to_tune), to_tune, aim)
+    sure = FACTS_OF[aim].weight == FACTS_OF[fits.LOG_LOSS].weight  # it depends on a calibration
+    problem = fits.Fit(own.on(to_tune), to_tune, aim, calibrates=sure)
     present = problem.config(problem.start()) if present is None else present
     now = evaluate(sessions, present)
     _check_enough(now.scores, first)

@@ -27,9 +27,10 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.season import Session
+from stream_rater.rating.model import LEAST_TEAM
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig, from_builtins
 from stream_rater.rating.seats import seat_name
-from stream_rater.rating.systems.common import Dimension
+from stream_rater.rating.systems.common import Dimension, rounded
 from stream_rater.rounds.batch import RoundBatch
 
 SPACES: dict[str, tuple[Dimension, ...]] = {name: each.space for name, each in SYSTEMS.items()}
@@ -41,6 +42,10 @@ WIDE = {name: (*each.space, *each.more_space) for name, each in SYSTEMS.items()}
 SEAT = "seats."  # The name of a seat's dimension begins with this.
 MOST_SEATS = 8
 """If the rounds name more seats than this, no points are searched: they are no seats."""
+MOST_OF_SEAT = 300.0  # The most points of a seat in duels of single players.
+MOST_PRESET, OF_SEATS = 2, (-0.6, -0.35, -0.2, -0.1, 0.1, 0.2, 0.35, 0.6)
+"""Up to so many seats have presets: these parts of the most points."""
+OF_SCALES = (0.005, 0.015, 0.04)  # The presets of the scale of scores, as parts of the largest.
 SCALE, CAP = "score.scale", "score.cap"  # The names of the dimensions of scores.
 DIFFERENCE = "difference"  # How margins are measured, unless a ladder measures them by ratio.
 MOST_POINTS = 10_000.0  # The most points that the mean margin may stand for.
@@ -69,7 +74,7 @@ def field_dimensions(
 ) -> tuple[Dimension, ...]:
     """The dimensions of the optional fields that these rounds have. `by`: as in `configuration`."""
     rounds = [each.rounds for each in sessions]
-    seats = seat_dimensions(seats_to_tune(rounds))
+    seats = seat_dimensions(seats_to_tune(rounds), spread_of(rounds))
     scored = "score" in SYSTEMS[system].__struct_fields__
     if not scored or (margin := mean_margin(rounds, by)) == 0.0:
         return seats
@@ -85,12 +90,41 @@ def seats_of(values: Mapping[str, float]) -> dict[str, float]:
     return {name.removeprefix(SEAT): x for name, x in values.items() if name.startswith(SEAT)}
 
 
-def seat_dimensions(names: Sequence[str]) -> tuple[Dimension, ...]:
-    """The dimensions of the points of these seats."""
+def seat_dimensions(names: Sequence[str], spread: float = 1.0) -> tuple[Dimension, ...]:
+    """The dimensions of the points of these seats. `spread`: that of a side's performance, as a
+    multiple of a single player's."""
+    most = rounded(MOST_OF_SEAT * spread)
     return tuple(
-        Dimension(SEAT + name, -300.0, 300.0, 0.0, "linear", points=1, parameter="seats")
+        Dimension(SEAT + name, -most, most, 0.0, "linear", points=1, parameter="seats")
         for name in names
     )
+
+
+def spread_of(rounds: Iterable[RoundBatch]) -> float:
+    """The spread of the performance of a side of the median size, as a multiple of a player's: the
+    noise of n members adds up, and that of each may grow with n (`team_noise`)."""
+    members = np.concatenate([[1], *(each.members for each in rounds)])
+    n = float(np.median(members))
+    found: float = n**0.75 if n >= LEAST_TEAM else n**0.5
+    return found
+
+
+def presets_of(
+    system: str, fields: Sequence[Dimension], point: float = 1.0
+) -> list[list[dict[str, float]]]:
+    """The groups of presets of a system, and of the dimensions of optional fields. `point`: the
+    number of the ladder's rating points that equal one point of the search space."""
+    groups: list[Sequence[Mapping[str, float]]] = [*SYSTEMS[system].presets]
+    if groups:
+        seats = [each for each in fields if each.name.startswith(SEAT)]
+        if len(seats) <= MOST_PRESET:
+            groups += [[{each.name: part * each.high} for part in OF_SEATS] for each in seats]
+        groups += [
+            [{each.name: part * each.high} for part in OF_SCALES]
+            for each in fields if each.name == SCALE
+        ]  # fmt: skip
+    unit = {each.name: point**each.points for each in (*WIDE[system], *fields)}
+    return [[{name: x * unit[name] for name, x in each.items()} for each in one] for one in groups]
 
 
 def seats_to_tune(rounds: Iterable[RoundBatch]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Tunes hyperparameters: searches for those that predict the first part of a season best.
 
+Presets, one pass over the rounds each, come first: most of what a search gains is among them. Then
 SciPy does the optimisation, in two stages. Differential evolution is the first, for three reasons.
 The measures are piecewise constant in the parameters, so there is no gradient. They have several
 local minima. And a whole population can be tried at once, by as many workers. The second is the
@@ -18,7 +19,7 @@ on rounds that their search has not seen (`validated`):
 4. otherwise search again, on all rounds.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +37,7 @@ from stream_rater.rating.systems.common import Dimension, fraction_of
 SEED = 1
 FOR_EVOLUTION = 0.7
 """The share of the trials that differential evolution gets; the simplex gets the rest."""
+LEAST_GENERATION = 5  # With fewer trials than this left after the presets, there is no search.
 UNDEFINED = 1e9  # The cost of a trial whose measure has no value.
 PRIOR = 0.15
 """The standard deviation of a parameter around its first guess, as a fraction of its range."""
@@ -87,6 +89,9 @@ class Searchable(Protocol):
     def start(self) -> list[float]:
         """The point to begin with."""
 
+    def presets(self) -> Sequence[Sequence[Mapping[int, float]]]:
+        """Groups of coordinates, by dimension, to try before the search."""
+
 
 class Divisible(Searchable, Protocol):
     """A problem whose rounds can be divided in halves."""
@@ -134,6 +139,10 @@ class _Trials:
         """The cost of one point."""
         return self.all(None, [point.tolist()])[0]
 
+    def ranked(self) -> list[Trial]:
+        """All trials, the best one first. Of equal ones, the one that was tried first is first."""
+        return sorted(self.all_of_them, key=lambda each: each.cost)
+
 
 def search(
     problem: Searchable, trials: int, executor: Executor | None = None,
@@ -148,36 +157,46 @@ def searched(
     on_trial: Callable[[], None] = lambda: None, also: Sequence[Sequence[float]] = (),
 ) -> list[Trial]:  # fmt: skip
     """About `trials` points of the unit cube that were tried, the best one first. Of equal ones,
-    the one that was tried first comes first. The points `also` are tried, too.
+    the one that was tried first comes first. The points `also` are tried, too. The presets come
+    first. Each group changes the best point so far. If trials are left, the search begins there.
 
     The workers of `executor` share the trials; None: this process does them. The result depends on
     the number of trials, not on the executor. `on_trial` is called after each trial. Raises
     MissingExtra without SciPy, and TrialsFailed if the executor fails.
     """
-    with extra("lab"):
-        from scipy import optimize
-        from scipy.stats import qmc
-    dimensions = len(problem.space)
-    size = generation_of(dimensions, trials)
-    population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
-    for i, point in enumerate([problem.start(), *also][:size]):
-        population[i] = point
+    dimensions, presets = len(problem.space), problem.presets()
     with sharing(problem, executor) as run:
-        found = _Trials(partial(run, _cost), on_trial)
+        found, begun = _Trials(partial(run, _cost), on_trial), [problem.start(), *also]
+        if presets:
+            found.all(None, begun)
+            for group in presets:
+                best = found.best.point
+                found.all(None, [[each.get(i, x) for i, x in enumerate(best)] for each in group])
+            begun = [found.best.point, *begun]
+            trials -= len(found.all_of_them)
+            if trials < LEAST_GENERATION:
+                return found.ranked()
+        with extra("lab"):
+            from scipy import optimize
+            from scipy.stats import qmc
+        size = generation_of(dimensions, trials)
+        population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
+        for i, point in enumerate(begun[:size]):
+            population[i] = point
         generations = max(int(FOR_EVOLUTION * trials) // size - 1, 0)
         optimize.differential_evolution(
             _never_called, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
             polish=False, updating="deferred", workers=found.all, rng=SEED,
         )  # fmt: skip
         _refine(found, found.best.point, max(trials - size * (generations + 1), 1))
-    return sorted(found.all_of_them, key=lambda each: each.cost)
+    return found.ranked()
 
 
 def refined(problem: Searchable, point: Sequence[float], trials: int) -> list[Trial]:
     """About `trials` points near this one that the simplex method tried, the best one first."""
     found = _Trials(lambda points: map(problem.cost, points), lambda: None)
     _refine(found, point, trials)
-    return sorted(found.all_of_them, key=lambda each: each.cost)
+    return found.ranked()
 
 
 def _refine(found: "_Trials", point: Sequence[float], trials: int) -> None:
@@ -194,7 +213,7 @@ def _refine(found: "_Trials", point: Sequence[float], trials: int) -> None:
 
 def generation_of(dimensions: int, trials: int) -> int:
     """The number of configurations that are tried at once, in a generation."""
-    return max(min(3 * dimensions + 2, trials // 3), 5)
+    return max(min(3 * dimensions + 2, trials // 3), LEAST_GENERATION)
 
 
 def _never_called(_: Floats) -> float:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,9 +27,9 @@ from stream_rater.evaluation.tuning import (
     validated,
 )
 from stream_rater.rating import parameters
-from stream_rater.rating.systems.common import LEVEL_PART, Dimension, fraction_of
+from stream_rater.rating.systems.common import Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
-from stream_rater.rating.systems.two_moment import Score
+from stream_rater.rating.systems.two_moment import BETTER, Score
 from tests.benchmarks.lab.game import Kind, season
 from tests.builders.cases import cases
 from tests.pages import text
@@ -73,10 +73,10 @@ def test_every_point_of_every_space_is_a_configuration(system: str) -> None:
         assert (each.at(0.0), each.at(1.0)) == (each.low, each.high)
 
 
-def test_the_first_guess_of_two_moment_is_its_default() -> None:
+def test_the_first_guess_of_two_moment_is_better_than_its_defaults() -> None:
     """Newcomers' weights approach 1 by the same part each round. Defaults are not written."""
-    assert configuration("two-moment", start(SPACES["two-moment"])) == parameters.TwoMoment()
-    assert parameters.TwoMoment().newcomer_field == LEVEL_PART
+    first = configuration("two-moment", start(SPACES["two-moment"]))
+    assert first == parameters.from_builtins({"system": "two-moment", **BETTER})
     assert newcomer_weights(3.0, 0.5)[:4] == [3.0, 2.0, 1.5, 1.25]
     assert newcomer_weights(1.0, 0.5) == []
     config: Any = parameters.EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
@@ -131,6 +131,10 @@ class Made:
     best: float | None = None
     lost: str = ""  # The point that has no losses later, that of the start or what was found.
     searches: list[float] = field(default_factory=list)
+    tried: Sequence[Sequence[Mapping[int, float]]] = ()
+
+    def presets(self) -> Sequence[Sequence[Mapping[int, float]]]:
+        return self.tried
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -169,6 +173,14 @@ def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
     found = validated(problem, 80)
     assert (found.point, found.won) == ([0.3], False) and found.gain < 0.0
     assert set(problem.searches) == {0.9}
+
+
+def test_presets_come_before_the_search() -> None:
+    """The best of each group changes the best so far. Without trials to spare they are all."""
+    problem = Made(later=0.85, tried=[[{0: 0.5}, {0: 0.85}], [{0: 0.95}]])
+    found = validated(problem, 8)
+    assert (found.point, found.won, len(problem.searches)) == ([0.85], True, 4 + 5)
+    assert validated(problem, 60).point[0] == pytest.approx(0.8, abs=0.01)
 
 
 def test_a_gain_within_the_margin_is_none() -> None:
@@ -321,6 +333,12 @@ def test_the_points_come_into_the_configuration() -> None:
     present = Present(rating).on(seated_season([("home", "away")]))
     start = {each.name: each.start for each in present.space}
     assert start["seats.home"] == 60.0
+    points = [each["seats.home"] for each in present.presets[-1]]
+    assert (min(points), max(points)) == pytest.approx((-180.0, 180.0))
+    teams = [{"rank": i, "team": [f"{x}{i}" for x in "abcd"]} for i in (1, 2)]
+    (fours,), _ = sessions(as_json(*teams))
+    (wide,) = spaces.seat_dimensions(["home"], spaces.spread_of([fours.rounds]))
+    assert wide.high == pytest.approx(300.0 * 4**0.75, rel=1e-3)
     assert present.config(start) == rating
     tuned = present.config({**start, "seats.home": 40.0})
     assert tuned == structs.replace(rating, seats={"home": 40.0, "gym": 5.0})

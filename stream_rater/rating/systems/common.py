@@ -187,6 +187,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
+    presets: ClassVar[tuple[tuple[Mapping[str, float], ...], ...]] = ()
+    """Values of dimensions that `tune` tries before it searches. Of each group it takes the best,
+    or none of them, and goes on from there."""
     sampled: ClassVar[dict[str, Any]] = {}
     """The parameters of `sample`, as far as they are not the default ones."""
     replaced: ClassVar[tuple[str, ...]] = ()
