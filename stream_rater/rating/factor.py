@@ -125,19 +125,18 @@ LOGISTIC_VARIANCE = math.pi**2 / 12.0
 """A logistic factor of slope a has variance LOGISTIC_VARIANCE / a^2."""
 
 LOGISTIC_DEVIATION = math.sqrt(LOGISTIC_VARIANCE)
+"""This, divided by the narrowest width, is the slope of the narrowest factor."""
+
+ROUNDING = 1e-5
+"""Variances that differ by less than this part are equal: the narrowest width is a float32."""
 
 
 @inlined
 def excess_width(slope: float, narrowest: float) -> float:
-    """The excess width of a slope: sqrt(sd^2 / narrowest^2 - 1), at least 0."""
+    """The excess width of a slope: sqrt(sd^2 / narrowest^2 - 1), and 0 up to ROUNDING."""
     ratio = LOGISTIC_DEVIATION / (slope * narrowest)
-    return float(np.sqrt(max(ratio * ratio - 1.0, 0.0)))
-
-
-@inlined
-def steepest(narrowest: float) -> float:
-    """The slope of the narrowest factor."""
-    return LOGISTIC_DEVIATION / narrowest
+    excess = ratio * ratio - 1.0
+    return float(np.sqrt(excess if excess > ROUNDING else 0.0))
 
 
 @inlined
@@ -212,7 +211,7 @@ def read(belief: Any, codes: Codes, factors: Floats) -> None:
         r = weight_of(codes[k])
         factors[k, 0], factors[k, 2] = performance_of(codes[k], step), r
         if belief.width > 0.0:
-            factors[k, 1] = slope_of(codes[k], steepest(belief.width))
+            factors[k, 1] = slope_of(codes[k], LOGISTIC_DEVIATION / belief.width)
         else:
             factors[k, 1] = belief.scale * r
 

@@ -15,8 +15,8 @@ center, precision, scale and width follow (4 float32), then the 48 bits of each 
 `factor`).
 
 A record without factors has version 3, so that the release before can read it. Records of version 3
-with factors are read, too, and are written anew with the next change. Their codes have 40 bits,
-because an excess width has 8 bits less: those of the mantissa.
+with factors are read, too, and are written in this form with the next change. Their codes have 40
+bits, because an excess width has 8 bits less: those of the mantissa.
 
 Beliefs are rounded to these formats after each round (see `factor`), so encoding and decoding
 change nothing. A record of an unknown version, or of a length that does not match its count, is

@@ -69,7 +69,7 @@ SHOWN = {each: SECTIONS[each] for each in ("goal", "goal-games", "goal-worse")}
 
 
 def play(plan: Plan) -> Report:
-    """Play a plan's files, without the rounds that are not valid, of which standard error tells.
+    """Play a plan's files, without the rounds that are not valid, which standard error names.
     Raises Skipped where a file is not to be had, or has no rounds."""
     with tempfile.TemporaryDirectory() as folder:
         data, out = Path(folder, "data"), Path(folder, "out")

@@ -58,7 +58,7 @@ def drawn(random: np.random.Generator, count: int) -> Plans:
 
 
 def mutated(plans: Plans, random: np.random.Generator) -> Plans:
-    """Each plan with some numbers moved a little or drawn anew."""
+    """Each plan with some numbers moved a little or drawn again."""
     other, changed = drawn(random, len(plans)), dict[str, Any]()
     for name in vars(plans):
         now, new = getattr(plans, name), getattr(other, name)

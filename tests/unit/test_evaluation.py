@@ -142,8 +142,7 @@ def test_a_team_is_shown_by_the_sum_of_its_members() -> None:
     assert first.tolist() == pytest.approx([1500.0 - 3.0 * 350.0] * 2)
     mu, sigma = waves[0].mu[3:], waves[0].sigma[3:]
     gains = mu - 1500.0 - 3.0 * (sigma - 350.0)
-    level = (gains[0] + 0.5 * gains[1] + gains[2]) / 2.5  # of those present
-    due = [gains[0] - level + 0.5 * (gains[1] - level), gains[2] - level]
+    due = [1.2 * (gains[0] + 0.5 * gains[1]) / 1.5, 1.2 * gains[2]]  # 1.2 is the total of both
     assert (second - first).tolist() == pytest.approx(due)
 
 

@@ -157,14 +157,14 @@ def test_learning_rate_weight_and_scale() -> None:
 
 
 def test_a_member_climbs_by_the_share() -> None:
-    """A team rates as the sum of deviations from the mean, by shares, and so does its gradient."""
+    """A side rates as its mean, by shares, times one total of both, and so does its gradient."""
     standings = [{"team": ["a", "b"], "shares": [1, 0.5], "rank": 1}, {"player": "c", "rank": 2}]
-    level = (0.4 + 0.5 * -0.2 + 0.7) / 2.5
-    team = (0.4 - level) + 0.5 * (-0.2 - level)
+    team, total = (0.4 + 0.5 * -0.2) / 1.5, 2.0 / (1.0 / 1.5 + 1.0)
     for name in SYSTEMS:
         after = rate(config(name), standings, {"a": 0.4, "b": -0.2, "c": 0.7})
-        gain, loss = gains(config(name), [1, 2], [team, 0.7 - level])
-        due = {"a": 0.4 + gain, "b": -0.2 + 0.5 * gain, "c": 0.7 + loss}
+        gain, loss = gains(config(name), [1, 2], [total * team, total * 0.7])
+        a, b = total / 1.5 * gain, 0.5 * total / 1.5 * gain
+        due = {"a": 0.4 + a, "b": -0.2 + b, "c": 0.7 + total * loss}
         assert due == pytest.approx(after, abs=1e-14), name
 
 

@@ -176,7 +176,7 @@ def test_an_unknown_version_is_refused() -> None:
 
 
 def test_the_release_before_wrote_coarser_widths() -> None:
-    """Its records are read, with their numbers, and written anew. Those without factors stay."""
+    """Its records are read, and written as this release does. Those without factors stay."""
     assert GOOD[0] == OLD_VERSION == 3
     new = record.encode(rated([1500.0, 1900.0, 1100.0]))[0]
     codes = [int.from_bytes(new[at : at + 6], "little") for at in range(58, len(new), 6)]

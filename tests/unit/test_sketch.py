@@ -53,7 +53,7 @@ def test_small_floats_are_in_order() -> None:
     assert model.grid_of(25.0, 25.0 / 3.0) == -9
     slopes = [factor.slope_of(code << factor.WIDTH_SHIFT, 3.0) for code in range(len(WIDTHS))]
     assert [(1.0 / math.sqrt(1.0 + width * width)) * 3.0 for width in WIDTHS] == slopes
-    excess = factor.excess_width(0.1 * factor.steepest(150.0), 150.0)
+    excess = factor.excess_width(0.1 * LOGISTIC_DEVIATION / 150.0, 150.0)
     assert math.sqrt(99.0) == pytest.approx(excess, rel=1e-15)
     for exponent in (-1022, -4, 0, 19, 1023):
         assert factor.power_of_two(exponent) == math.ldexp(1.0, exponent)
@@ -164,7 +164,8 @@ class Plain:
 
     def width(self, slope: float, narrowest: float) -> float:
         ratio = LOGISTIC_DEVIATION / (slope * narrowest)
-        return nearest(WIDTHS, math.sqrt(max(ratio * ratio - 1.0, 0.0)))
+        excess = ratio * ratio - 1.0
+        return nearest(WIDTHS, math.sqrt(excess if excess > factor.ROUNDING else 0.0))
 
     def lighten(self, weight: float) -> float:
         """Let the scale grow until this weight is under 2."""

@@ -34,7 +34,6 @@ from stream_rater.rating.factor import (
     performance_of,
     single,
     slope_of,
-    steepest,
     steps_of,
     weight_of,
 )
@@ -73,7 +72,7 @@ rounding alone does not make it so."""
 def _rebase(codes: Codes, i: int, count: int, narrowest: float, narrower: float) -> None:
     """Encode the widths of lane i relative to a new narrowest width."""
     for k in range(count):
-        a, r = slope_of(codes[k, i], steepest(narrowest)), weight_of(codes[k, i])
+        a, r = slope_of(codes[k, i], LOGISTIC_DEVIATION / narrowest), weight_of(codes[k, i])
         p = performance_of(codes[k, i], 1.0)
         codes[k, i] = code_of(p, r, excess_width(a, narrower), 1.0)
 
@@ -179,7 +178,7 @@ def _take(codes: Codes, lanes: Floats, n: int) -> None:
     pair."""
     for i in range(n):
         k = int(lanes[PLACE, i]) if lanes[PLACE, i] < NONE else 0
-        slope = steepest(lanes[NARROWEST, i])
+        slope = LOGISTIC_DEVIATION / lanes[NARROWEST, i]
         one, other = codes[k, i], codes[k + 1, i]
         lanes[NEW_P, i] = performance_of(one, lanes[GRID, i])
         lanes[P2, i] = performance_of(other, lanes[GRID, i])
@@ -246,7 +245,7 @@ def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 def read(codes: Codes, terms: Floats, lanes: Floats, n: int, most: int) -> None:
     """Decode up to `most` factors of each belief. FILL follows them, as `find_modes` needs it."""
     for i in range(n):
-        lanes[A2, i] = steepest(lanes[NARROWEST, i])
+        lanes[A2, i] = LOGISTIC_DEVIATION / lanes[NARROWEST, i]
     for k in range(most):
         at = float(k)
         for i in range(n):
