@@ -119,7 +119,7 @@ def test_a_game_is_a_row_of_each_table(tmp_path: Path, capsys: pytest.CaptureFix
 def test_files_of_unusual_rounds_are_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unequal teams, ties, seats and scores of some rounds; a round of one is rejected and named."""
+    """Unequal teams, ties, seats and scores of some rounds. A round of one is rejected."""
     random, lines = np.random.default_rng(3), list[bytes]()
     for number in range(60):
         names = [f"p{i}" for i in random.permutation(30)[:6]]
