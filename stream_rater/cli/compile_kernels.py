@@ -127,9 +127,10 @@ def in_a_notebook(systems: Sequence[RatingConfig]) -> None:
     for each in systems:
         given = msgspec.to_builtins(each)
         ladder = stream_rater.Ladder(given.pop("system"), **given)
-        ladder.rate(["a", ("b", "c")])
+        for sides in (["a", ("b", "c")], ["a", "b"]):
+            ladder.rate(sides)
+            ladder.predict(sides)
         ladder.what_if(["a", "d"], [1, 1])
-        ladder.predict(["a", ("b", "c")])
         ladder.balance(["a", "b", "c", "d"])
         ladder.leaderboard(1)
         ladder.record("a")

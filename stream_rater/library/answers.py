@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +11,18 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
-from stream_rater.library.messages import Sides
+from stream_rater.library.messages import Duel, Sides
 from stream_rater.library.tables import objects
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
-from stream_rater.rating.stages import ratings
-from stream_rater.rating.wins import deviations, of_round, shift_of_sides
+from stream_rater.rating.stages import RatingRule, ratings
+from stream_rater.rating.wins import Performances, deviations, forecast, of_round, shift_of_sides
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
+from stream_rater.replay.single import CHANGES
 from stream_rater.replay.what_if import believed, order_by_sides
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=8)
 def text_of(time_s: int) -> str:
     """A time in Unix seconds, as RFC 3339 text in UTC."""
     return (EPOCH + timedelta(seconds=time_s)).isoformat().replace("+00:00", "Z")
@@ -58,6 +61,20 @@ def round_result(
         rank=rank[order], rounds=rounds[order], provisional=rounds[order] < fewest,
         **dict(zip(NUMBERS, numbers[order].T.copy(), strict=True)),
     )  # fmt: skip
+
+
+def of_duel(duel: Duel, found: Floats, rule: RatingRule, _: str) -> dict[str, Any]:
+    """The fields of the result of a duel. `found`: the CHANGES that it made."""
+    changes = dict(zip(CHANGES, found.copy(), strict=True))
+    rounds, same = changes["rounds"].astype(np.int64), np.zeros(2, np.int64)
+    for name in ("", "previous_"):
+        mu, sigma = changes[f"{name}mu"], changes[f"{name}sigma"]
+        changes[f"{name}rating"] = ratings([rule], same, mu, sigma)
+    return {
+        **changes, "round_id": duel.round_id, "completed_at": duel.completed_at, "rounds": rounds,
+        "player": objects([*map(str, duel.players)]), "side": np.arange(2),
+        "rank": np.array(duel.ranks), "provisional": rounds < rule.provisional_rounds,
+    }  # fmt: skip
 
 
 def history_in(rated: Rated, player: str, row: int) -> results.History:
@@ -174,6 +191,17 @@ def prediction(
     shift = shift_of_sides(config, [each.seat for each in standings])
     found = of_round(config, starts, share, players, variance_factor, shift)
     return results.Prediction(players=objects(list(sides)), **found._asdict())
+
+
+def predicted(
+    config: RatingConfig, players: tuple[str, str], found: tuple[float, ...], name: str
+) -> dict[str, Any]:
+    """`win`, or all fields of a prediction if another one is asked for. `found`: its numbers."""
+    if name == "win" and config.upset == 0.0 and found[0] + found[1] <= 1.0:
+        return {"win": np.array(found[:2])}
+    mu, sigma = np.array(found[2:]).reshape(2, 2)
+    sides = Performances(mu, sigma, config.drawn_within, config.upset)
+    return {"players": objects([(each,) for each in players]), **forecast(sides)._asdict()}
 
 
 def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:

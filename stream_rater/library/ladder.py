@@ -126,11 +126,16 @@ class Ladder:
         Raises:
             InvalidRound: The round cannot be rated. The text names the place in the arguments.
         """
-        given = f"notebook-{self._rater.end}" if round_id is None else round_id
-        found = self._result(
-            self._rater.rate, given, sides, (ranks, shares, seats, scores), weight,
-            performance_ceiling, completed_at,
-        )  # fmt: skip
+        if round_id is None:
+            round_id = f"notebook-{self._rater.end}"
+        found = None
+        if shares is None is performance_ceiling and seats is None is scores:
+            found = self._rater.rate_duel(sides, ranks, weight, completed_at, round_id)
+        if found is None:
+            found = self._result(
+                self._rater.rate, round_id, sides, (ranks, shares, seats, scores), weight,
+                performance_ceiling, completed_at,
+            )  # fmt: skip
         self._advise()
         return found
 
@@ -346,6 +351,10 @@ class Ladder:
             InvalidRound: The sides, the shares, the seats or the factor are invalid.
         """
         messages, rater = self._messages, self._rater
+        if shares is None and seats is None:
+            found = rater.predict_duel(sides, variance_factor)
+            if found is not None:
+                return found
         standings = messages.standings_of(messages.sides_of(sides), None, shares, seats)
         now = self._answers.text_of(rater.work.latest_s)
         rater.decoded(messages.message_of(rater.ladder, "prediction", now, standings))

@@ -10,22 +10,26 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from numbers import Number, Real
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import msgspec
-from msgspec import structs
+from msgspec import Meta, structs
 
+from stream_rater.config.ladders import Limits
+from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE, from_message, kind_of_line
-from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundCompleted, to_json
+from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK, MSGPACK, Entry, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.library.results import InvalidRound, Shares, Side
 from stream_rater.rating.seats import SEAT_CURE, is_seat
+from stream_rater.rating.stages import LEAST_WEIGHT
+from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
 HEADERS = (("content-type", MSGPACK.encode()),)
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(RoundCompleted).decode
+_decode = msgspec.msgpack.Decoder(events.RoundCompleted).decode
 
 _PLACES = (
     (r"^standings\[(\d+)\]\.(rank|seat|score)\b", r"\2s[\1]"),
@@ -208,15 +212,38 @@ def message_of(
     if performance_ceiling is not None:
         performance_ceiling = number("malformed", "performance_ceiling", performance_ceiling)
     return _encode(
-        RoundCompleted(
+        events.RoundCompleted(
             round_id=round_id, ladder=ladder, completed_at=completed_at, standings=standings,
             weight=number("bad-weight", "weight", weight), performance_ceiling=performance_ceiling,
         )
     )  # fmt: skip
 
 
-def renamed(message: bytes, ladder: str) -> bytes:
-    """The message of the same round, seed or reset on another ladder."""
+Id = Annotated[str, Meta(min_length=1)]
+Rank = Annotated[int, Meta(ge=1, le=MAX_RANK)]
+
+
+class Duel(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A round of two players that is valid without a look at its message."""
+
+    players: tuple[Id, Id]
+    ranks: tuple[Rank, Rank] = (1, 2)
+    weight: Annotated[float, Meta(ge=LEAST_WEIGHT, le=Limits().max_weight)] = 1.0
+    ladder: str = ""
+    round_id: Id = "-"
+    completed_at: Annotated[str, Meta(max_length=MAX_TIME_LENGTH)] = ""
+
+    def __post_init__(self) -> None:
+        one, other = self.players
+        ids = one.encode(), other.encode(), self.round_id.encode()
+        if one == other or max(map(len, ids)) > MAX_ID_BYTES:
+            raise ValueError
+
+
+def renamed(message: bytes | Duel, ladder: str) -> bytes | Duel:
+    """The same round, seed or reset on another ladder."""
+    if isinstance(message, Duel):
+        return structs.replace(message, ladder=ladder)
     if kind := _seed_kind(message):
         return to_json(structs.replace(from_message(SEEDS[kind], message), ladder=ladder))
     return _encode(structs.replace(_decode(message), ladder=ladder))
@@ -227,8 +254,12 @@ def _seed_kind(message: bytes) -> str:
     return kind_of_line(message) if message.startswith(b"{") else ""
 
 
-def record_of(offset: int, message: bytes) -> Record:
+def record_of(offset: int, message: bytes | Duel) -> Record:
     """A record with this message, received infinitely late: no time of a round is too far ahead."""
+    if isinstance(message, Duel):
+        standings = standings_of([(each,) for each in message.players], message.ranks, None)
+        head = message.ladder, message.round_id, message.completed_at
+        message = message_of(*head, standings, message.weight)
     kind = _seed_kind(message)
     headers = ((EVENT_TYPE, kind.encode()),) if kind else HEADERS
     return Record(0, offset, message, headers, received_s=math.inf)

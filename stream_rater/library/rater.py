@@ -7,6 +7,7 @@ nothing.
 """
 
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,12 +15,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import convert
+
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import BETTER_FOR_DUELS, any_ladder
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import parse_time
 from stream_rater.contract.record import Record
-from stream_rater.library import messages, results
-from stream_rater.library.answers import history_in, joined
+from stream_rater.library import answers, messages, results
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay import edited_log
 from stream_rater.replay.edits import Edits
@@ -27,11 +30,12 @@ from stream_rater.replay.files import json_lines, read_lines
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
+from stream_rater.replay.single import Duels
 from stream_rater.replay.what_if import what_if
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import decode_seed, is_seed
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds.validation import EARLIEST, Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading, is_table
 
 if TYPE_CHECKING:
@@ -134,28 +138,28 @@ class RatedLog:
 
     def __init__(self) -> None:
         self.end = 0  # The offset of the next record.
-        self._sources: list[tuple[int, bytes | RatedRounds]] = []
+        self._sources: list[tuple[int, bytes | messages.Duel | RatedRounds]] = []
 
-    def add(self, source: bytes | RatedRounds) -> None:
+    def add(self, source: bytes | messages.Duel | RatedRounds) -> None:
         """Add a round that was rated, or a file that was rated to its end."""
         self._sources.append((self.end, source))
-        self.end += 1 if isinstance(source, bytes) else source.lines
+        self.end += source.lines if isinstance(source, RatedRounds) else 1
 
     def renamed(self, ladder: str) -> "RatedLog":
         """A log with the same rounds on this ladder. This log must not have files."""
         copy = RatedLog()
         for _, source in self._sources:
-            assert isinstance(source, bytes), "a file names its ladder"
+            assert not isinstance(source, RatedRounds), "a file names its ladder"
             copy.add(messages.renamed(source, ladder))
         return copy
 
     def records(self) -> Iterator[Record]:
         """Yield all records, from the first one on. Raises OSError as `FileRounds.records` does."""
         for first, source in self._sources:
-            if isinstance(source, bytes):
-                yield messages.record_of(first, source)
-            else:
+            if isinstance(source, RatedRounds):
                 yield from source.records(first)
+            else:
+                yield messages.record_of(first, source)
 
 
 class _LogReplay:
@@ -171,6 +175,8 @@ class _LogReplay:
         self.begun = 0  # The number of beliefs that seeds and resets have changed.
         self._empty = Pool(rating)
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
+        self.window = self._replay.log.validator._window_of(0)
+        self.duels: Duels | None = None  # None before the first round, and if they are not plain.
 
     @property
     def pool(self) -> Pool:
@@ -189,6 +195,10 @@ class _LogReplay:
             if seeded.seed.ladder == self.ladder:
                 self.latest_s = max(self.latest_s, seeded.seed.time)
                 self.begun += len(seeded.result.chosen)
+        if self.edits.change_rounds or self.pool.rule.seasons:
+            self.duels = None
+        elif self.duels is None and self.ladder in self._replay.pools:
+            self.duels = Duels(self.pool)
         return batch.log, rated
 
 
@@ -264,6 +274,48 @@ class Rater:
         work = self.work
         return what_if(work.pool, work.edits, self.decoded(message))
 
+    # --- a plain duel; None is returned for what needs a look at its message ---
+
+    def rate_duel(
+        self, sides: Any, ranks: Any, weight: Any, completed_at: Any, round_id: Any
+    ) -> results.RoundResult | None:
+        """Rate a duel. Raises InvalidRound if the id of the round was used before."""
+        work, end, places = self.work, self._log.end, (1, 2) if ranks is None else ranks
+        duels, time_s = work.duels, work.latest_s
+        if duels is None or not duels.rates:
+            return None
+        try:
+            at = answers.text_of(time_s) if completed_at is None else messages.time_of(completed_at)
+            duel = convert((sides, places, weight, self.ladder, round_id, at), messages.Duel)
+            time_s = time_s if completed_at is None else parse_time(at)
+        except (ValueError, OverflowError):
+            return None
+        tied = duel.ranks[0] == duel.ranks[1]
+        if time_s < EARLIEST or (tied and self.rating.skip_all_tied):
+            return None
+        try:
+            work.window.check(end, self.ladder, round_id)
+        except Invalid as invalid:
+            raise messages.argument_error(invalid) from None
+        self._current = None
+        found = duels.rate(duel.players, duel.ranks, duel.weight, time_s, end)
+        work.latest_s, work.are_duels = max(work.latest_s, time_s), True
+        self._current = work
+        self._log.add(duel)
+        return results.RoundResult.later(partial(answers.of_duel, duel, found, work.pool.rule))
+
+    def predict_duel(self, sides: Any, variance_factor: Any) -> results.Prediction | None:
+        """Predict a duel."""
+        duels, plain = self.work.duels, type(variance_factor) in (float, int)
+        if duels is None or not (plain and 0.0 < variance_factor < math.inf):
+            return None
+        try:
+            players = convert((sides,), messages.Duel).players
+        except ValueError:
+            return None
+        found = duels.forecast(players, float(variance_factor))
+        return results.Prediction.later(partial(answers.predicted, self.rating, players, found))
+
     # --- seeds ---
 
     def seed(self, values: Iterable[bytes]) -> int:
@@ -294,11 +346,11 @@ class Rater:
                 _, rated = work.feed(batch)
                 for player, parts in zip(players, found, strict=True):
                     if (row := work.pool.find(player)) is not None:
-                        parts += [history_in(each, player, row) for each in rated]
+                        parts += [answers.history_in(each, player, row) for each in rated]
             return found
 
         found = zip(players, self._with_verdicts(run), strict=True)
-        return [joined(player, parts) for player, parts in found]
+        return [answers.joined(player, parts) for player, parts in found]
 
     def records(self) -> Iterator[Record]:
         """Yield all records of the log. Raises OSError as `FileRounds.records` does."""

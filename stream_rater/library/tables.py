@@ -5,10 +5,10 @@ In HTML all texts are escaped. Nothing has a colour of its own, so a table suits
 notebooks. Styles stand at each element: notebooks that are not trusted drop style sheets.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,23 @@ class Columns:
     ABSENT: ClassVar[Mapping[str, int]] = {}
     """By column of integers, the number for an absent value. Rows and frames have None or null."""
     LEADING: ClassVar[Sequence[str]] = ()  # The names of the columns that come first.
+
+    @classmethod
+    def later(cls, fields_with: Callable[[str], dict[str, Any]]) -> Self:
+        """A table whose fields are made when one is first read: `fields_with` makes some fields, or
+        all, with the one of this name among them."""
+        found = cls.__new__(cls)
+        found.__dict__["_fields_with"] = fields_with
+        return found
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Make an absent field: Python calls this for absent attributes only."""
+            fields_with = self.__dict__.get("_fields_with")
+            if fields_with and name in self.__dataclass_fields__:
+                self.__dict__.update(fields_with(name) | self.__dict__)
+            return object.__getattribute__(self, name)
 
     @property
     def title(self) -> str:

@@ -277,6 +277,8 @@ def _integrals(mu: Floats, sigma: Floats, margin: float, quadrature: Quadrature)
 
 @kernel
 def _win_probabilities(mu: Floats, sigma: Floats, margin: float, quadrature: Quadrature) -> Floats:
+    if len(mu) == 2:
+        return np.array(_better(mu, sigma, margin, 0, 1))
     return _integrals(mu, sigma, margin, quadrature)
 
 

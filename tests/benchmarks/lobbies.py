@@ -1,19 +1,24 @@
 """`lobby/5`, `lobby/100`: µs per update of both stages in memory, beside openskill.py's
 PlackettLuce and the trueskill package. All rate the same evenings, whose lobbies share no player;
-ours rates in waves, as the service does. All look up ratings before a lobby and store new ones."""
+ours rates in waves, as the service does. All look up ratings before a lobby and store new ones.
+`loop/elo-mmr`, `loop/two-moment`: µs of `Ladder.rate` and `Ladder.predict` in a loop over duels."""
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+from stream_rater import Ladder
 from stream_rater.columns.arrays import Ints
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, look_up, newcomers
 from tests.benchmarks.lab.peers import peer_module
-from tests.benchmarks.measure import Effort, Result, best_s, result
+from tests.benchmarks.measure import Effort, Result, best_s, result, times_s
 from tests.benchmarks.stage1 import LOGISTIC, wave_of
 
 PLAYERS = 2_000
@@ -109,6 +114,31 @@ def _lobby(name: str, size: int, effort: Effort) -> Result:
     return result(name, best["ours"], "us/update", faster, note)
 
 
+DUELS, DUELLISTS, LOOPS = 10_000, 1_000, 15
+
+
+def _loop(system: str, effort: Effort) -> Result:
+    """Medians of loops over the same duels, in turns. Of each prediction a chance is read."""
+    random, played = np.random.default_rng(1), DUELS // 10 if effort.quick else DUELS
+    duels = [random.choice(DUELLISTS, 2, replace=False).tolist() for _ in range(played)]
+    named, ladder = [[f"player-{player}" for player in duel] for duel in duels], Ladder(system)
+    runs: dict[str, Callable[[], object]] = {
+        "rate": lambda: deque(map(ladder.rate, named), 0),
+        "predict": lambda: deque((ladder.predict(sides).win[0] for sides in named), 0),
+    }
+    with suppress(ImportError):
+        model: Any = peer_module("openskill.models").PlackettLuce()
+        of = [model.rating() for _ in range(DUELLISTS)]
+        runs["openskill_rate"] = partial(one_by_one(model.rate, of), np.array(duels))
+        runs["openskill_predict"] = lambda: [
+            model.predict_win([[of[one]], [of[other]]])[0] for one, other in duels
+        ]
+    times = times_s(effort.turns(LOOPS), **runs)
+    us = {name: median(each) / played * 1e6 for name, each in times.items()}
+    return result(f"loop/{system}", us.pop("rate"), "us/duel", us)
+
+
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
-    f"lobby/{size}": partial(_lobby, f"lobby/{size}", size) for size in (5, 100)
+    **{f"lobby/{size}": partial(_lobby, f"lobby/{size}", size) for size in (5, 100)},
+    **{f"loop/{system}": partial(_loop, system) for system in ("elo-mmr", "two-moment")},
 }

@@ -3,10 +3,12 @@ system the numbers and the records are the same."""
 
 import csv
 import json
+import pickle
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import chain, pairwise, zip_longest
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -21,7 +23,7 @@ from pyarrow import parquet
 
 from stream_rater import Ladder
 from stream_rater.config.ladders import any_ladder
-from stream_rater.rating.parameters import EloMMR, RatingConfig
+from stream_rater.rating.parameters import EloMMR, RatingConfig, TwoMoment
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
@@ -34,6 +36,10 @@ from tests.rounds import day
 DRIFTING = EloMMR(
     weight_limit=0.1, sigma_limit=60.0, rho="inf", ties="split", newcomer_weights=(0.5, 0.7),
     drift_per_day=9.0, skip_all_tied=True, history=3,
+)  # fmt: skip
+PLAIN = TwoMoment(
+    newcomer_offset=0.0, newcomer_field=0.0, inexperience=0.0, draw_width=90.0, upset=0.1,
+    variance_factor=1.3, history=7,
 )  # fmt: skip
 NAMES = ["ann", "bob", "cy", "dee", "eve", "Straße", "a\nb", 'q"', "7", "ä" * 64]
 LADDER = "notebook"
@@ -55,9 +61,18 @@ class Given(NamedTuple):
     day: int
 
 
+def duel(random: Random) -> Given:
+    """A round in its plainest form."""
+    ranks: list[int | None] = random.choices([1, 2, 3], k=2)
+    names, weight = random.sample(NAMES, 2), random.choice([1.0, 2, 0.1 + 0.2])
+    return Given(names, ranks, None, weight, None, random.randrange(30))
+
+
 @st.composite
 def rounds(draw: st.DrawFn) -> Given:
     """A round in any form: names alone or in tuples, teams, ties, shares, unfinished entries."""
+    if draw(st.booleans()):
+        return duel(draw(st.randoms(use_true_random=False)))
     names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=9, unique=True))
     edges = [0, *sorted(draw(st.sets(st.integers(1, len(names) - 1), min_size=1))), len(names)]
     sides: list[Any] = [tuple(names[a:b]) for a, b in pairwise(edges)]
@@ -97,8 +112,9 @@ def ladder_of(rating: RatingConfig) -> Ladder:
 @given(some=st.lists(rounds(), min_size=1, max_size=6))
 @example(some=[Given([("ann",), ("bob", "cy"), "dee"], [1, 2, 2], None, 1.0, None, 0)])
 @example(some=[Given(["ann", "bob"], [None, None], None, 1.0, None, 0)])
+@example(some=[duel(Random(i)) for i in range(60)])
 @settings(max_examples=8)
-@cases("rating", [*SYSTEMS, DRIFTING], tag)
+@cases("rating", [*SYSTEMS, DRIFTING, PLAIN], tag)
 def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
     """Each number of each result is equal, and each belief as the service stores it."""
     ladder, replay = ladder_of(rating), Replay(any_ladder(rating), 1000)
@@ -120,6 +136,13 @@ def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
         assert list(zip(result.player, result.side, strict=True)) == in_order
         wanted = [events[player] for player, _ in in_order]
         assert reported == [{name: getattr(e, name) for name in OF_AN_EVENT} for e in wanted]
+    for one, other in pairwise([*NAMES, "new"]):
+        short, usual = (ladder.predict(sides) for sides in ([one, other], [(one,), (other,)]))
+        assert short.win.tolist() == usual.win.tolist() and repr(short) == repr(usual)
+        assert short.pairwise.tobytes() == usual.pairwise.tobytes()
+        assert (short.draw, short.quality) == (usual.draw, usual.quality)
+    again = pickle.loads(pickle.dumps(ladder))  # by its log
+    assert again.players.to_dicts() == ladder.players.to_dicts()
     pool = replay.pools.get(LADDER)
     assert list(ladder) == ([] if pool is None else pool.players())
     for player in ladder:

@@ -167,8 +167,10 @@ def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         interrupted = Mock(side_effect=KeyboardInterrupt)
         patch.setattr("stream_rater.rating.stages.belief.rate_waves", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            ladder.rate(PAIR, round_id="r")
+        patch.setattr("stream_rater.replay.single.Duels.rate", interrupted)
+        for sides in (PAIR, ["ann", "bob", "cy"]):
+            with pytest.raises(KeyboardInterrupt):
+                ladder.rate(sides, round_id="r")
     assert state(ladder) == before
     assert len(ladder.rate(PAIR, round_id="r")) == 2
 

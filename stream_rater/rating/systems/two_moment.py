@@ -98,14 +98,17 @@ class TwoMoment(PlacingNewcomers, frozen=True, kw_only=True, tag="two-moment"):
     def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
         return {"team_noise": BETTER["team_noise"], **values}
 
-    def estimate(self, wave: "Wave") -> "Evidence":
+    @property
+    def for_kernels(self) -> "two_moment.Model":
         score = self.score or NO_SCORE
-        model = two_moment.Model(
+        return two_moment.Model(
             self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day,
             score.scale, score.cap, score.by == "ratio", SCORE_NOISE,
             self.team_noise,
         )  # fmt: skip
-        return two_moment.rate_rounds(wave, model)
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        return two_moment.rate_rounds(wave, self.for_kernels)
 
     @property
     def inexperience_of_newcomers(self) -> Inexperience:

@@ -59,6 +59,15 @@ def _peers(rows: Rows) -> tuple[str, Row]:
     return f"{openskill} times as fast as openskill.py, {trueskill} as trueskill", row
 
 
+def _loops(rows: Rows) -> tuple[str, Row]:
+    row, other = rows["loop/two-moment"], rows["loop/elo-mmr"]
+    figures = row.figures["ratio"]
+    rates = row.figures["value"], other.figures["value"], figures["openskill_rate"]
+    return "{} µs by two-moment, {} by elo-mmr, {} by openskill.py; predicting it {} and {}".format(
+        *map(number, (*rates, figures["predict"], figures["openskill_predict"]))
+    ), row
+
+
 def _games(rows: Rows) -> tuple[str, Row]:
     games = [row for name, row in rows.items() if name.startswith("games/")]
     played = [row for row in games if not row.name.endswith(BARE.replace(" ", "-"))]
@@ -97,7 +106,8 @@ SUMMARY: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "throughput of one worker, rounds of 5": _throughput,
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
-    "rating rounds of 5 in memory": _peers,
+    "rating rounds of 5 in memory, many at once": _peers,
+    "rating a duel in a loop of Python": _loops,
     "predicting results, in log loss and order, against other systems": _games,
     "crashes, broken connections and lost data on real servers": _faults,
 }
