@@ -228,9 +228,7 @@ def predict(
         assert ladder is not None
         _show(operation.from_redis(question, settings, ladder), as_json=form == "json")
         return
-    ladders = (
-        any_ladder(files.read_rating(config)) if config else files.ladders_of_settings(settings)
-    )
+    ladders = any_ladder(files.read_rating(config)) if config else files.ladders_for_file(settings)
     answer, read = operation.from_file(question, file, ladders, ladder)
     _show(answer, as_json=form == "json")
     read.conclude()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
+from stream_rater.config.ladders import ANY_LADDER, BETTER_LADDER, Ladder, Ladders
 from stream_rater.config.settings import NOT_SETTINGS, OF_KUBERNETES, PREFIX, SECRETS, Settings
 from stream_rater.rating.parameters import RatingConfig
 
@@ -147,11 +147,11 @@ def _check_tokens(settings: Settings, where: Path | str) -> None:
 
 
 def ladders_of_environment(environment: Mapping[str, str]) -> Ladders:
-    """The ladders of the file that the environment names, for a command that takes no settings. If
-    it names none, every ladder has default parameters."""
+    """The ladders of the file that the environment names, for a command that rates a file. If it
+    names none, every ladder has the parameters that suit most games."""
     variable = f"{PREFIX}LADDERS"
     if not (path := environment.get(variable)):
-        return ANY_LADDER
+        return BETTER_LADDER
     try:
         return read_ladders(Path(path))
     except BadConfiguration as error:
@@ -252,3 +252,10 @@ def _utf8(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
+
+
+def ladders_for_file(settings: Settings) -> Ladders:
+    """The same for a command that rates a file: without a ladders file every ladder has the
+    parameters that suit most games. Raises as `ladders_of_settings` does."""
+    found = ladders_of_settings(settings)
+    return BETTER_LADDER if found is ANY_LADDER else found

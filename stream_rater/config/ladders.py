@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from stream_rater.config import views as view_settings
-from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
+from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint, from_builtins
+from stream_rater.rating.systems.two_moment import BETTER
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 DEFAULT_RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
-"""The parameters of the paper's reference implementation."""
+"""The parameters of the paper's reference implementation, and of a log without a ladders file."""
 
 
 class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -182,12 +183,16 @@ def _fingerprint(terms: Terms | None) -> str:
 
 
 BETTER_FOR_DUELS = (
-    "duels or teams, rated by elo-mmr, the default: two-moment predicts such rounds better: choose "
-    "it by "
+    "duels or teams, rated by elo-mmr, as without a ladders file: two-moment predicts such rounds "
+    "better: choose it by "
 )
 """The hint where nobody chose a system; how to choose follows."""
 ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
-"""The ladders if there is no ladders file."""
+"""The ladders of a log if there is no ladders file. A log keeps them, whatever predicts better."""
+BETTER_RATING = from_builtins({"system": "two-moment", **BETTER})
+"""The parameters where nobody gave any and no log is bound to others: `Ladder()`, `rate`."""
+BETTER_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=BETTER_RATING)})
+"""The ladders of commands that rate a file, if there is no ladders file."""
 
 
 def any_ladder(rating: RatingConfig) -> Ladders:

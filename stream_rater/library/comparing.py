@@ -12,7 +12,7 @@ import numpy as np
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import Evaluation
-from stream_rater.library.parameters import DEFAULT_SYSTEM, rating_of
+from stream_rater.library.parameters import rating_of
 from stream_rater.library.results import Comparison, Tuning
 from stream_rater.library.tables import objects
 from stream_rater.tables.reading import TableOptions, reading_of
@@ -81,7 +81,7 @@ def _rating(given: Any) -> "RatingConfig":
         return rating_of(given, {})
     if isinstance(given, Mapping):
         parameters = dict(given)
-        return rating_of(parameters.pop("system", DEFAULT_SYSTEM), parameters)
+        return rating_of(parameters.pop("system", None), parameters)
     found: RatingConfig = getattr(given, "parameters", given)
     return found
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_rater.columns import compiling
 from stream_rater.library import results
-from stream_rater.library.parameters import DEFAULT_SYSTEM, Parameters, rating_of
+from stream_rater.library.parameters import Parameters, rating_of
 from stream_rater.tables.reading import TableOptions, reading_of
 
 if TYPE_CHECKING:
@@ -47,25 +47,24 @@ class Ladder:
         """Make a ladder without players.
 
         Args:
-            system: The name of the rating system in a ladders file, such as `"two-moment"`; without
-                it, `"elo-mmr"`.
-            parameters: The system's parameters, as in a ladders file. Without any, Elo-MMR has
-                `weight_limit` 0.2 and `sigma_limit` 80.
+            system: The name of the rating system in a ladders file, such as `"elo-mmr"`; without
+                it, `"two-moment"` with the parameters that predict best on most games, or
+                `"elo-mmr"` if some of `parameters` are its own.
+            parameters: The system's parameters, as in a ladders file.
 
-        A warning is issued if the system's own mathematics has a surprising effect in the long run,
-        and once if nothing was chosen and rounds are duels or have teams.
+        A warning is issued if the system's own mathematics has a surprising effect in the long run.
 
         Raises:
             BadParameters: A parameter is unknown, missing, or out of range.
         """
-        rating = rating_of(system or DEFAULT_SYSTEM, parameters)
+        rating = rating_of(system, parameters)
         self._load()
         from stream_rater.library.rater import Rater
 
         for caution in rating.cautions():
             warnings.warn(caution, stacklevel=2)
 
-        self._rater = Rater(rating, chosen=bool(system or parameters))
+        self._rater = Rater(rating)
 
     def _load(self) -> None:
         compiling.in_notebook()
@@ -136,12 +135,7 @@ class Ladder:
                 self._rater.rate, round_id, sides, (ranks, shares, seats, scores), weight,
                 performance_ceiling, completed_at,
             )  # fmt: skip
-        self._advise()
         return found
-
-    def _advise(self) -> None:
-        if text := self._rater.advice():
-            warnings.warn(text, stacklevel=3)
 
     def _result(
         self, rate: Callable[[bytes], "Rated | None"], round_id: str, sides: Sequence[results.Side],
@@ -193,7 +187,6 @@ class Ladder:
                 names the argument that decides.
         """
         found = self._rater.rate_file(Path(path), ladder, reading_of(columns, score, how))
-        self._advise()
         return found
 
     def rate_table(
@@ -217,7 +210,6 @@ class Ladder:
             OtherLadder, ValueError: As in `rate_file`.
         """
         found = self._rater.rate_table(table, ladder, reading_of(columns, score, how))
-        self._advise()
         return found
 
     def seed(

@@ -7,15 +7,14 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from stream_rater.config.files import with_systems
-from stream_rater.config.ladders import DEFAULT_RATING
+from stream_rater.config.ladders import BETTER_RATING, DEFAULT_RATING
 from stream_rater.rating.parameters import (
     BadParameters,
     MinusSigma,
     RatingConfig,
     from_builtins,
 )
-
-DEFAULT_SYSTEM = "elo-mmr"
+from stream_rater.rating.systems.two_moment import BETTER
 
 
 class Parameters(TypedDict, total=False):
@@ -66,17 +65,21 @@ class Parameters(TypedDict, total=False):
     upset: float
 
 
-def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
-    """The rating configuration of this system with these parameters. The default system without
-    parameters has the configuration of a service without a ladders file.
+def rating_of(system: str | None, parameters: Mapping[str, Any]) -> RatingConfig:
+    """The rating configuration of this system with these parameters. Without a system, they are
+    `BETTER_RATING` with these in place of its own, or Elo-MMR's if some are not of that system.
+    Elo-MMR without parameters is that of a log without a ladders file.
 
     Raises BadParameters with the place of the mistake and the cure.
     """
-    if system == DEFAULT_SYSTEM and not parameters:
+    if system == "elo-mmr" and not parameters:
         return DEFAULT_RATING
+    better: dict[str, Any] = {}
+    if system is None and parameters.keys() <= {*BETTER_RATING.__struct_fields__}:
+        system, better = "two-moment", dict(BETTER)
     plain = {name: _plain(value) for name, value in parameters.items()}
     try:
-        return from_builtins({"system": system, **plain})
+        return from_builtins({"system": system or "elo-mmr", **better, **plain})
     except BadParameters as error:
         raise BadParameters(f"Ladder: {_with_hint(str(error), parameters)}") from None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import convert
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import BETTER_FOR_DUELS, any_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import parse_time
 from stream_rater.contract.record import Record
@@ -171,7 +171,6 @@ class _LogReplay:
         self.ladder = ladder
         self.edits: Edits = (verdicts or edited_log.NO_VERDICTS).of(ladder)
         self.latest_s = 0  # The time of its latest round, seed or reset, Unix seconds.
-        self.are_duels = False  # Whether duels or rounds of teams were rated.
         self.begun = 0  # The number of beliefs that seeds and resets have changed.
         self._empty = Pool(rating)
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
@@ -190,7 +189,6 @@ class _LogReplay:
         rated = [each for each in batch.rated if each.pool is self.pool]
         for each in rated:
             self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
-            self.are_duels = self.are_duels or each.rounds.are_duels
         for seeded in batch.seeded:
             if seeded.seed.ladder == self.ladder:
                 self.latest_s = max(self.latest_s, seeded.seed.time)
@@ -205,9 +203,8 @@ class _LogReplay:
 class Rater:
     """A ladder's log and replay."""
 
-    def __init__(self, rating: RatingConfig, *, chosen: bool = True) -> None:
-        """`chosen`: whether somebody chose the system; if not, duels and teams are warned of."""
-        self.rating, self._advises = rating, not chosen
+    def __init__(self, rating: RatingConfig) -> None:
+        self.rating = rating
         self.ladder = UNNAMED  # The ladder's id.
         self._is_named = False
         self._log = RatedLog()
@@ -241,13 +238,6 @@ class Rater:
     def pool(self) -> Pool:
         """The beliefs of the ladder's players."""
         return self.work.pool
-
-    def advice(self) -> str:
-        """A hint, once, if nobody chose the system and duels or teams were rated; empty if not."""
-        if not self._advises or not self.work.are_duels:
-            return ""
-        self._advises = False
-        return f'{BETTER_FOR_DUELS}Ladder("two-moment")'
 
     # --- one round ---
 

@@ -53,7 +53,8 @@ class DryRun(NamedTuple):
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
     """Replay the ladder's log, or a file of rounds, without and with these corrections. Deferred
     ones are applied with all that the log has deferred. Raises BadConfiguration or Failed."""
-    ladders, ladder = files.ladders_of_settings(settings), plan[0].ladder
+    ladders = (files.ladders_for_file if file else files.ladders_of_settings)(settings)
+    ladder = plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
         plan = [*plan, corrections.applied(ladder, "")]

@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_environment
-from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, say_cautions
+from stream_rater.config.ladders import Ladders, say_cautions
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations import input_file
@@ -62,9 +62,6 @@ def rate(
                     file.write(f"{','.join(COLUMNS)}\n".encode())
                 for pair in pools:
                     file.writelines(_lines(*pair, form, records=records))
-    if ladders is ANY_LADDER and rated.are_duels:
-        how = """--config with a file of {"system": "two-moment"}"""
-        print(f"hint: {BETTER_FOR_DUELS}{how}", file=sys.stderr)
     rated.file.conclude()
 
 
@@ -110,7 +107,6 @@ class RatedFile(NamedTuple):
     file: input_file.RoundsFile
     replay: Replay
     verdicts: Verdicts | None  # The verdicts on its corrections; None if it has none.
-    are_duels: bool  # Whether duels or rounds of teams are among its rounds.
 
 
 def rate_file(
@@ -123,16 +119,15 @@ def rate_file(
     file, window = input_file.RoundsFile(path, None, reading, ladders), Settings().duplicate_window
 
     def run(verdicts: Verdicts | None) -> RatedFile:
-        replay, are_duels = Replay(ladders, window, verdicts=verdicts, cores=cores), False
+        replay = Replay(ladders, window, verdicts=verdicts, cores=cores)
         file.restart()
         with input_file.output(changes) if changes else nullcontext() as log:
             for batch in replay.run(file.records()):
                 file.mistakes.add_all(batch.log)
                 file.order.add(batch.log.rounds.rounds)
-                are_duels = are_duels or batch.log.rounds.rounds.are_duels
                 if log is not None:
                     log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
-        return RatedFile(file, replay, verdicts, are_duels)
+        return RatedFile(file, replay, verdicts)
 
     return with_verdicts(run, file.records, ladders, window)
 

@@ -46,7 +46,7 @@ def a_random_round(number: int) -> Bytes:
 
 
 def in_memory(count: int) -> Ladder:
-    ladder = Ladder()
+    ladder = Ladder("elo-mmr")
     for number in range(count):
         body = json.loads(a_random_round(number).value or b"")
         sides = [[each["player"]] for each in body["standings"]]

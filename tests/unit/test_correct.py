@@ -9,6 +9,7 @@ import pytest
 from click.testing import Result
 
 from stream_rater.columns.sharding import partition_of
+from stream_rater.config.ladders import BETTER_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.replay.edited_log import records_of
@@ -389,7 +390,8 @@ def test_a_round_may_come_from_standard_input(tmp_path: Path) -> None:
 
 
 def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same rules; nothing is sent."""
+    """By the same rules, if the log has no older ones; nothing is sent."""
+    monkeypatch.setattr("stream_rater.config.files.ANY_LADDER", BETTER_LADDER)
     lines, home = [json.dumps(each).encode() for each in season()], partition_of("l", 3)
     records = [
         Record(home, 3 * each.offset, each.value, each.headers, received_s=2e9)

@@ -80,7 +80,7 @@ ALONE = ("backup a.db copy.db", "rebuild --replace", "verify", "erase ann", "ins
 
 LADDERS_FILE = ROOT / "deploy" / "examples" / "ladders.toml"
 SETTINGS = Settings(serve="127.0.0.1:0", serve_rate=0.0, ladders=str(LADDERS_FILE))
-LADDERS = ("duel", "squads-eu")  # By Elo-MMR, and by the two-moment filter.
+LADDERS = ("royale-eu", "duel")  # By Elo-MMR, and by the two-moment filter.
 
 
 @pytest.fixture(scope="module")

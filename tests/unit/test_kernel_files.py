@@ -249,7 +249,7 @@ def test_what_a_kernel_calls_is_loaded_with_it(tmp_path: Path) -> None:
 
 def test_a_large_kernel_is_in_no_other() -> None:
     """`solve_large` was once compiled in five kernels, each time for seconds."""
-    Ladder().rate(["ann", "bob"])
+    Ladder("elo-mmr").rate(["ann", "bob"])
     performance.performances(np.array([1, 2], np.int32), np.ones(2), np.ones(2), 1.0)
     both: list[Any] = [performance.performances, belief.rate_waves]
     for each in both:

@@ -34,7 +34,7 @@ PAIR = ["ann", "bob"]
 
 def a_ladder() -> Ladder:
     """On which ann has beaten bob and cy, and dee tied with them."""
-    found = Ladder()
+    found = Ladder("elo-mmr")
     found.rate([("ann",), ("bob", "cy"), "dee"], ranks=[1, 2, 2])
     return found
 
@@ -68,7 +68,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     limits: Any = {"weight_limit": np.float64(0.2), "sigma_limit": np.int64(80)}
     shares: Any = [np.array([0.5, 1.0]), half]
     ranks: Any = np.array([2, 1])
-    one, other = Ladder(**limits), Ladder()
+    one, other = Ladder(**limits), Ladder("elo-mmr")
     one.rate([PAIR, ["cy"]], ranks, shares=shares, weight=half)
     other.rate([PAIR, ["cy"]], [2, 1], shares=[[0.5, 1], 0.5], weight=0.5)
     assert state(one) == state(other)
@@ -249,7 +249,7 @@ def test_every_parameter_is_a_keyword() -> None:
 
 def test_a_table_is_cut_and_says_how_many_are_left() -> None:
     """In text and in HTML, where ids command nothing, not in the line above either."""
-    ladder, names = Ladder(), ["<b>\x1b[2J", *(f"p{i}" for i in range(29))]
+    ladder, names = Ladder("elo-mmr"), ["<b>\x1b[2J", *(f"p{i}" for i in range(29))]
     found = ladder.rate(names, round_id="\x1b[2J")
     lines = repr(found).splitlines()
     assert len(lines) == 2 + tables.SHOWN_ROWS + 1 and lines[-1] == "… and 10 more"
@@ -402,14 +402,14 @@ def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> 
 
 def test_corrections_count_for_the_next_round(write: Write) -> None:
     """A season shows at once. A merged player has the new id, a removed player no row."""
-    ladder = Ladder()
+    ladder = Ladder("elo-mmr")
     ladder.rate_file(write("a.jsonl", [*duels(12), NEW]))
     before = ladder["p1"]
     ladder.rate_file(write("b.jsonl", [SEASON]))
     after = ladder["p1"]
     assert after.mu == pytest.approx(0.5 * (1500.0 + before.mu), abs=1.0) and after.sigma == 200.0
     assert ladder.players.to_dicts()[1]["mu"] == after.mu
-    assert ladder.get("nobody") == Ladder().get("nobody")
+    assert ladder.get("nobody") == Ladder("elo-mmr").get("nobody")
     ladder.rate_file(write("c.jsonl", [REMOVED, MERGED]))
     given: Any = ["p4", ("p3", "p1"), "p0", "newcomer"], [3, 1, 2, 4]
     would, found = ladder.what_if(*given), ladder.rate(*given)
@@ -438,7 +438,7 @@ def test_a_file_that_ends_too_early_changes_nothing(write: Write) -> None:
 
 def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes in the middle of the file: what was rated before is rated again."""
-    ladder, path = Ladder(), write("long.jsonl", duels(4000, first=10))
+    ladder, path = Ladder("elo-mmr"), write("long.jsonl", duels(4000, first=10))
     ladder.rate_file(write("a.jsonl", duels(10)))
     before, kernel = state(ladder), "stream_rater.rating.stages.belief.rate_waves"
     interrupted = Mock(wraps=rate_waves, side_effect=[DEFAULT, KeyboardInterrupt])

@@ -113,9 +113,9 @@ def test_a_ladder_shows_its_best_players() -> None:
     """Below its name and its system. A belief shows its fields, those of a newcomer, too."""
     ladder = season([f"p{i}" for i in range(30)])
     texts = Elements(ladder._repr_html_()).texts
-    assert texts[0] == "notebook: 30 players by elo-mmr, the best 10"
+    assert texts[0] == "notebook: 30 players by two-moment, the best 10"
     assert texts[1:] == Elements(ladder.leaderboard(10)._repr_html_()).texts[1:]
-    assert Elements(Ladder()._repr_html_()).texts[0] == "notebook: 0 players by elo-mmr"
+    assert Elements(Ladder()._repr_html_()).texts[0] == "notebook: 0 players by two-moment"
     texts = Elements(ladder["p1"]._repr_html_()).texts
     assert texts[0] == "p1" and texts[texts.index("mu") + 1] == f"{ladder['p1'].mu:.1f}"
     assert Elements(ladder.get("eve")._repr_html_()).texts[-1] == "–"

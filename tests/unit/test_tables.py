@@ -257,7 +257,7 @@ def test_a_bad_row_rejects_its_round_once(tmp_path: Path) -> None:
     """All its rows go. A generated id has the row's number; a duplicate is shown by its line."""
     text = "round,player,rank\nr,a,1\nr,,2\nr,,3\nr,d,2\ns,a,1\ns,b,2\n"
     found = run("rate", table(tmp_path, text))
-    assert [line.rpartition("a.csv:")[2][:8] for line in found.stderr.splitlines()[1:-2]] == [
+    assert [line.rpartition("a.csv:")[2][:8] for line in found.stderr.splitlines()[1:-1]] == [
         "3: bad-i"
     ]
     assert sorted(json.loads(line)["player"] for line in found.stdout.splitlines()) == ["a", "b"]

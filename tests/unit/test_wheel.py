@@ -85,7 +85,7 @@ ours = [module for name, module in sys.modules.items() if name.startswith("strea
 kernels = {each for module in ours for each in vars(module).values() if type(each) is CPUDispatcher}
 compiled = [each for each in kernels if each._cache_misses]
 loaded = [each for each in kernels if each._cache_hits]
-print(ladder["ann"].mu > 1500.0, len(loaded) > 5, compiled, reports)
+print(ladder["ann"].mu > 1400.0, len(loaded) > 5, compiled, reports)
 """
 """The first round of a notebook, and what numba and our own reports say of compiling."""
 
