@@ -40,10 +40,6 @@ class System(Protocol):
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
 
-    @property
-    def presets(self) -> Sequence[Sequence[Mapping[str, float]]]:
-        """Groups of values of dimensions to try before a search."""
-
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
 
@@ -219,13 +215,12 @@ class Fit:
 
     def presets(self) -> list[list[dict[int, float]]]:
         """Groups of points of the unit cube to try before a search: some coordinates of each."""
-        at = {each.name: (i, each) for i, each in enumerate(self.space)}
+        if not isinstance(self.system, OwnSystem | Present):
+            return []
+        space = list(enumerate(self.space))
         return [
-            [
-                {at[name][0]: fraction_of(at[name][1], x) for name, x in each.items()}
-                for each in some
-            ]
-            for some in self.system.presets
+            [{i: fraction_of(at, x[at.name]) for i, at in space if at.name in x} for x in group]
+            for group in self.system.presets
         ]
 
     def config(self, point: Sequence[float]) -> Any:

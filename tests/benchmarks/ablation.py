@@ -50,6 +50,7 @@ class Part(NamedTuple):
 PARTS = {
     "newcomers at the level of their field": Part({"newcomer_field": 0.0, "newcomer_offset": 0.0}),
     "drift by days": Part({"drift_per_day": 0.0}),
+    "more noise in teams": Part({"team_noise": 0.0}),
     "experience": Part({"inexperience": 0.0}),
 }
 """Parts that are switched off by parameters; untuned, with the calibration by the rounds so far."""

@@ -275,10 +275,6 @@ class PeerSystem:
             margins = (Dimension("margin", 0.3 * mean, 30.0 * mean, 30.0 * mean),)
         return replace(self, fields=(*seats, *margins), usual_margin=mean or 1.0)
 
-    @property
-    def presets(self) -> Sequence[Sequence[Mapping[str, float]]]:
-        return ()  # a trial of ours that is a preset is a trial of theirs that searches
-
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
         own: dict[str, Any] = {x: y for x, y in values.items() if not spaces.is_of_field(x)}
