@@ -289,7 +289,7 @@ class Rater:
             raise messages.argument_error(invalid) from None
         self._current = None
         found = duels.rate(duel.players, duel.ranks, duel.weight, time_s, end)
-        work.latest_s, work.are_duels = max(work.latest_s, time_s), True
+        work.latest_s = max(work.latest_s, time_s)
         self._current = work
         self._log.add(duel)
         return results.RoundResult.later(partial(answers.of_duel, duel, found, work.pool.rule))
