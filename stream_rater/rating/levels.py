@@ -45,8 +45,8 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp
 from stream_rater.rating.factor import single
-from stream_rater.rating.model import NO_SHIFT, PERFORMANCE, Evidence, Wave
-from stream_rater.rating.parameters import Climbing, PlacingNewcomers, RatingConfig
+from stream_rater.rating.model import NO_SHIFT, NOT_MOVED, PERFORMANCE, Evidence, Wave
+from stream_rater.rating.parameters import Climbing, PlacingNewcomers, RatingConfig, Topcoder
 
 NEW_MU = 1  # The column of the evidence that has the new mu, if the system is memoryless.
 
@@ -107,16 +107,18 @@ def _moves(
     for r in range(len(round_starts) - 1):
         first, end = round_starts[r], round_starts[r + 1]
         even = _totals(entry_starts, share, first, end, total) or anchored
-        unit = (end - first) / np.sum(1.0 / total[: end - first])
+        unit = 0.0
+        for e in range(0 if even else end - first):
+            unit += 1.0 / total[e]
+        unit = 1.0 if even else (end - first) / unit
         seated = len(shift) > 0 and np.min(shift[first:end]) < np.max(shift[first:end])
         mean = np.mean(shift[first:end]) if seated else 0.0
         for e in range(first, end):
             i, j, newcomers = entry_starts[e], entry_starts[e + 1], 0.0
-            seat = (shift[e] - mean if seated else 0.0) / (total[e - first] if even else unit)
-            if not even:
-                scale[e] = unit / total[e - first]
-                scaled[i:j] = share[i:j] * scale[e]
+            scale[e] = 1.0 if even else unit / total[e - first]
+            seat = (shift[e] - mean if seated else 0.0) / (scale[e] * total[e - first])
             for p in range(i, j):
+                scaled[p] *= scale[e]
                 newcomers += share[p] if rounds[p] == 0 else 0.0
             for p in range(i, j):
                 player[p] = seat
@@ -169,6 +171,8 @@ def moves_of(config: RatingConfig, wave: Wave) -> Moves | None:
 
 def _scaled(performance: Floats, initial_mu: float, by: Floats) -> Floats:
     """Performances whose distances from `initial_mu` are multiplied; the same bits where by 1."""
+    if (by == 1.0).all():
+        return performance
     changed: Floats = initial_mu + (performance - initial_mu) * by
     return np.where(by == 1.0, performance, changed)
 
@@ -176,31 +180,29 @@ def _scaled(performance: Floats, initial_mu: float, by: Floats) -> Floats:
 def moved(config: RatingConfig, wave: Wave, moves: Moves) -> Wave:
     """The wave as a system rates it: with the changed shares, mu and ceilings, and how far mu was
     moved."""
-    mu, initial_mu = wave.mu + moves.player, config.initial_mu
-    lead = moves.share * (mu - initial_mu) - wave.share * (wave.mu - initial_mu)
+    mu, initial_mu, side = wave.mu + moves.player, config.initial_mu, NOT_MOVED
+    if isinstance(config, Topcoder):  # no other system reads it
+        lead = moves.share * (mu - initial_mu) - wave.share * (wave.mu - initial_mu)
+        side = np.add.reduceat(lead, wave.entry_starts[:-1])
     return wave._replace(
         share=moves.share, mu=mu, ceiling=_scaled(wave.ceiling, initial_mu, moves.scale),
-        moved=moves.player, moved_side=np.add.reduceat(lead, wave.entry_starts[:-1]),
+        moved=moves.player, moved_side=side,
     )  # fmt: skip
 
 
 def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidence) -> Evidence:
     """The evidence (P, 3) of a wave, from that of the `moved` wave, in place. Players who were not
     moved keep their evidence to the bit, and so do players whose mu the round leaves as it is."""
-    of = np.repeat(np.arange(len(moves.side)), np.diff(wave.entry_starts))
-    by, initial_mu = moves.player, config.initial_mu
-    if config.performs_as_side:
-        by = moves.side[of]
+    sizes, initial_mu = np.diff(wave.entry_starts), config.initial_mu
+    by = np.repeat(moves.side, sizes) if config.performs_as_side else moves.player
     evidence[:, PERFORMANCE] -= by
     if len(moves.experience) > 0:  # to move experience back raises a performance
-        most = (_scaled(wave.ceiling, initial_mu, moves.scale) - (moves.side - moves.experience))[
-            of
-        ]
+        capped = _scaled(wave.ceiling, initial_mu, moves.scale)
+        most = np.repeat(capped - (moves.side - moves.experience), sizes)
         evidence[:, PERFORMANCE] = np.minimum(evidence[:, PERFORMANCE], most)
     if config.performs_as_side:
-        evidence[:, PERFORMANCE] = _scaled(
-            evidence[:, PERFORMANCE], initial_mu, 1.0 / moves.scale[of]
-        )
+        by = np.repeat(1.0 / moves.scale, sizes)
+        evidence[:, PERFORMANCE] = _scaled(evidence[:, PERFORMANCE], initial_mu, by)
     if config.memoryless:
         new = evidence[:, NEW_MU]
         back = wave.mu + (new - (wave.mu + moves.player))

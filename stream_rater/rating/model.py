@@ -141,7 +141,7 @@ class Wave(NamedTuple):
     the round changes neither mu nor shares."""
     moved_side: Floats = NOT_MOVED
     """(E,) the points by which the mean performance of the entry is above that by its own ratings
-    and shares; (0,) as for `moved`."""
+    and shares; (0,) where no system reads it."""
 
     def part(self, first: int, end: int) -> "Wave":
         """The rounds [first, end). All arrays except the two of starts are views."""

@@ -53,7 +53,7 @@ def rate_each_round(
         solo = SoloRound(
             wave.place[first:end], mu, sigma, wave.rounds[a:b], float(wave.weight[r]),
             wave.ceiling[first:end],
-            wave.moved_side[first:end] if len(wave.moved) else np.zeros(end - first),
+            wave.moved_side[first:end] if len(wave.moved_side) else np.zeros(end - first),
         )  # fmt: skip
         share = wave.share[a:b]
         if len(mu) == end - first and not (len(wave.moved) and (share != 1.0).any()):
