@@ -70,6 +70,8 @@ class PageView(NamedTuple):
     """The players of the rows, if the ladder has tiers, or if they are those of a season."""
 
 
+PastChange = tuple[bytes, str, entries.IndexedChange, entries.IndexedChange | None]
+"""The key of a change in its ladder, the player, the change, and the one before it, if kept."""
 Places = list[tuple[float, str]]
 """The places of the rows of a page. They are plain tuples, which are made faster than RowPlaces."""
 
@@ -147,6 +149,23 @@ class IndexReader:
             changes = [each for _, each in at.cursor("changes").getmulti(keys)]
         newest = changes[max(0, len(changes) - self._max_changes) :]
         return tuple(map(tables.decode_change, newest))
+
+    async def past_changes(self, ladder: str, limit: int, last: bytes) -> list[PastChange]:
+        """The newest changes of a ladder whose keys are before `last`, newest first."""
+        with self._instant() as at:
+            row, cursor = at.known(ladder), at.cursor("changes")
+            begun = cursor.prev() if cursor.set_range(row.prefix + last) else cursor.last()
+            some = islice(cursor.iterprev(), limit) if begun else ()
+            rows = [(k[4:], k[12:].decode(), v) for k, v in some if k.startswith(row.prefix)]
+            stored = at.stored(row, [who for _, who, _ in rows])
+            before: dict[bytes, bytes] = {}  # By key, that of the change before it.
+            for key, who, _ in rows:
+                offsets = tables.offsets_in(stored[who].offsets)
+                if i := offsets.index(key[:8]):
+                    before[key] = row.prefix + offsets[i - 1] + key[8:]
+            found = dict(cursor.getmulti(sorted(before.values())))
+        made = {key: tables.decode_change(found[other]) for key, other in before.items()}
+        return [(key, who, tables.decode_change(each), made.get(key)) for key, who, each in rows]
 
     # --- the leaderboard ---
 

@@ -230,8 +230,8 @@ class PredictQuestion(Question, frozen=True, kw_only=True):
     """The sides of a round to predict."""
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
-    variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    """It multiplies the variance of all performances. Above 1, predictions are less certain."""
+    variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] | None = None
+    """It multiplies the variance of all performances, in place of the factor that was learned."""
 
 
 class BalanceQuestion(Question, frozen=True, kw_only=True):
@@ -249,10 +249,20 @@ class SideAnswer(Answer, frozen=True, kw_only=True):
     expected_rank: float  # The mean of the predicted rank. Sides that draw share a mean rank.
 
 
+class CalibrationAnswer(Answer, frozen=True, kw_only=True):
+    """What was learned from past rounds about how sure predictions should be."""
+
+    rounds: int  # The number of past rounds of the ladder that it was learned from.
+    factor: float  # The factor of the variance of all performances. Above 1: less certain.
+
+
 class PredictAnswer(Answer, frozen=True, kw_only=True):
     """The prediction of a round."""
 
     sides: list[SideAnswer]
+    raw: list[float]  # The sides' probabilities to win without calibration.
+    calibrated: bool  # Whether all other probabilities are calibrated.
+    calibration: CalibrationAnswer | None  # It is null if they are not.
     draw: float  # The probability that no side is best alone; 0 on ladders without draws.
     quality: float  # From 0 (the winner is certain) to 1 (all are equally likely to win).
     pairwise: list[list[float]] | None

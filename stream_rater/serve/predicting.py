@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns.ranges import bounds
 from stream_rater.rating.balance import even_teams
@@ -44,22 +45,29 @@ def check_distinct(players: Mapping[str, Sequence[str]]) -> None:
 def prediction(
     config: RatingConfig, sides: Sequence[bodies.SideQuestion],
     players: Sequence[bodies.PlayerAnswer],
-    variance_factor: float = 1.0,
+    variance_factor: float, fitted: bodies.CalibrationAnswer | None,
 ) -> bodies.PredictAnswer:  # fmt: skip
-    """Predict a round. `players` are the players of the sides, in their order."""
+    """Predict a round. `players` are the players of the sides, in their order. `fitted`: what was
+    learned from past rounds; None: nothing. The width of draws grows with the spread, as there."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
     shift = shift_of_sides(config, [side.seat for side in sides])
-    forecast = of_round(config, starts, share, _believed(players), variance_factor, shift)
+    believed = _believed(players)
+    raw = found = of_round(config, starts, share, believed, variance_factor, shift)
+    if fitted is not None:
+        width = float(np.sqrt(fitted.factor)) * config.drawn_within
+        wider = structs.replace(config, draw_width=width)
+        found = of_round(wider, starts, share, believed, fitted.factor, shift)
     return bodies.PredictAnswer(
         sides=[
             bodies.SideAnswer(players=side.players, win=win, expected_rank=rank)
             for side, win, rank in zip(
-                sides, forecast.win.tolist(), forecast.expected_rank.tolist(), strict=True
+                sides, found.win.tolist(), found.expected_rank.tolist(), strict=True
             )
         ],
-        draw=forecast.draw, quality=forecast.quality,
-        pairwise=forecast.pairwise.tolist() if len(sides) <= bodies.MOST_PAIRED else None,
+        raw=raw.win.tolist(), calibrated=fitted is not None, calibration=fitted,
+        draw=found.draw, quality=found.quality,
+        pairwise=found.pairwise.tolist() if len(sides) <= bodies.MOST_PAIRED else None,
     )  # fmt: skip
 
 

@@ -40,11 +40,13 @@ class Questions:
     def __init__(
         self, index: IndexReader, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute, now: Callable[[], float],
+        learned: Callable[[str, RatingConfig], bodies.CalibrationAnswer | None] = lambda *_: None,
     ) -> None:  # fmt: skip
         """`is_complete` returns whether the index has every published event, `clock` monotonic
-        seconds, `now` Unix seconds. `compute` runs long computations."""
+        seconds, `now` Unix seconds. `compute` runs long computations. `learned` returns what was
+        learned about the predictions of a ladder with these parameters, if anything."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
-        self._clock, self._compute, self._now = clock, compute, now
+        self._clock, self._compute, self._now, self._learned = clock, compute, now, learned
         self._ladder_views = ladders.by_table(ladders.views)
         self._views: dict[str, tuple[reader.LadderView, float]] = {}
         """By ladder, its cached view, and the monotonic time in seconds until which it is used."""
@@ -219,14 +221,18 @@ class Questions:
         config = await self._config(ladder)
         found = (await self.lookup(ladder, players)).players
         factor = question.variance_factor
-        return await self._compute(lambda: prediction(config, question.sides, found, factor))
+        fitted = self._learned(ladder, config) if factor is None else None
+        return await self._compute(
+            lambda: prediction(config, question.sides, found, factor or 1.0, fitted)
+        )
 
     async def balance(self, ladder: str, question: bodies.BalanceQuestion) -> bodies.PredictAnswer:
         """Even teams, and the prediction of their round."""
         config, teams = await self._config(ladder), question.teams
         players = (await self.lookup(ladder, question.players)).players
+        fitted = self._learned(ladder, config)
         return await self._compute(
-            lambda: prediction(config, *balanced_sides(config, players, teams))
+            lambda: prediction(config, *balanced_sides(config, players, teams), 1.0, fitted)
         )
 
     def _moment(self, known: IndexedPlayer) -> float:

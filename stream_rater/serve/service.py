@@ -26,6 +26,7 @@ from stream_rater.places.port import Place
 from stream_rater.runtime import http, log, startup
 from stream_rater.runtime.connections import ConnectionLimits, Server
 from stream_rater.runtime.engine import round_log_of
+from stream_rater.serve.door.calibration import Calibrations
 from stream_rater.serve.door.following import DoorParts, Doorway
 from stream_rater.serve.door.read_your_writes import FreshAnswers
 from stream_rater.serve.http.application import Api
@@ -98,8 +99,9 @@ class ServeProcess(Watcher):
         index = self._reader
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
-            index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time
-        )
+            index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time,
+            Calibrations(index, ladders, connect, self.trouble, time.monotonic).of,
+        )  # fmt: skip
         beliefs = BeliefQuestions(ladders, index, connect)
         fresh = FreshAnswers(
             questions, lambda needed: questions.of(index.after(needed)), self._index.hurry
