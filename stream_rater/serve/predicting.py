@@ -45,7 +45,7 @@ def check_distinct(players: Mapping[str, Sequence[str]]) -> None:
 def prediction(
     config: RatingConfig, sides: Sequence[bodies.SideQuestion],
     players: Sequence[bodies.PlayerAnswer],
-    variance_factor: float, fitted: bodies.CalibrationAnswer | None,
+    variance_factor: float = 1.0, fitted: bodies.CalibrationAnswer | None = None,
 ) -> bodies.PredictAnswer:  # fmt: skip
     """Predict a round. `players` are the players of the sides, in their order. `fitted`: what was
     learned from past rounds; None: nothing. The width of draws grows with the spread, as there."""

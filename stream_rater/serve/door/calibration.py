@@ -69,7 +69,7 @@ class Calibrations:
             past = await self._past(ladder, config)
             self._fitted[ladder, config] = await asyncio.to_thread(self._fit, ladder, config, past)
         except (*FAILURES, Incomplete) as error:
-            self._troubled(f"predictions of {ladder!r} are not calibrated anew: {error}")
+            self._troubled(f"predictions of {ladder!r} are not calibrated: {error}")
 
     async def _past(self, ladder: str, config: RatingConfig) -> Past:
         rule, corrected, past = rule_of(config), set[str](), dict[int, dict[str, Prior]]()
