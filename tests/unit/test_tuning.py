@@ -181,6 +181,8 @@ def test_presets_come_before_the_search() -> None:
     found = validated(problem, 8)
     assert (found.point, found.won, len(problem.searches)) == ([0.85], True, 4 + 5)
     assert validated(problem, 60).point[0] == pytest.approx(0.8, abs=0.01)
+    found = validated(Made(later=0.55, tried=[[{0: 0.6}]]), 60)
+    assert (found.point, found.won) == ([0.6], True), "what the search found lost"
 
 
 def test_a_gain_within_the_margin_is_none() -> None:
