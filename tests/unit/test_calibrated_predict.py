@@ -56,8 +56,7 @@ def answers(where: Path, connect: Callable[[], Any], factors: list[float | None]
 
 
 def test_the_factor_is_learned_from_ratings_before_each_round(tmp_path: Path) -> None:
-    """By ratings after it, predictions of chance would seem to be too unsure. The first answer is
-    raw, and so is one for which a factor is given."""
+    """By those after it, chance seems to be skill. Raw: the first answer, and a given factor."""
     first, then, given, troubles = answers(tmp_path, a_place, [None, None, 1.0])
     raw = [each.win for each in first.sides]
     assert (first.calibrated, first.calibration, first.raw, troubles) == (False, None, raw, [])
@@ -68,7 +67,7 @@ def test_the_factor_is_learned_from_ratings_before_each_round(tmp_path: Path) ->
 
 def test_a_log_that_fails_leaves_the_last_answer(tmp_path: Path) -> None:
     """Without a calibration the answers stay raw; with one, it stays. The reason is logged."""
-    broken = iter([True, False, True, True])
+    broken = iter([True, False, True])
 
     def connect() -> MemoryPlace:
         if next(broken):
