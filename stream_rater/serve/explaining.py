@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.index.entries import IndexedChange
-from stream_rater.rating.factor import WIDTH_SHIFT, factors_of, weights_of
+from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.stages import RatingRule
 from stream_rater.serve.bodies import ExplainAnswer, FactorAnswer
@@ -30,7 +30,7 @@ def explain_belief(
     factors = factors_of(beliefs)[0, :count]
     at, weight, pull = _factor_columns(header, factors)
     order = [0, *(1 + np.argsort(-weight[1:], kind="stable")).tolist()]
-    rounds = [[], *_rounds(header, beliefs.factors[0, :count], factors[:, 0], history)]
+    rounds = [[], *_rounds(header, factors[:, 0], history)]
     parts = [
         FactorAnswer(
             at=float(at[i]), weight=float(weight[i]), pull=float(pull[i]), rounds=rounds[i]
@@ -60,21 +60,18 @@ def _factor_columns(header: Any, factors: Floats) -> tuple[Floats, Floats, Float
     return np.concatenate([[header["center"]], p]), weight / weight.sum(), force / slope
 
 
-def _rounds(
-    header: Any, codes: Any, performances: Floats, history: Sequence[IndexedChange]
-) -> list[list[str]]:
-    """For each performance, the ids of the rounds in the history that it may come from.
+def _rounds(header: Any, performances: Floats, history: Sequence[IndexedChange]) -> list[list[str]]:
+    """For each performance, the ids of the rounds in the history that it comes from.
 
-    A performance that combines several rounds is wider than that of a single round. It has no ids.
+    A performance that combines several rounds lies between theirs. It has no ids.
     """
     half = np.ldexp(0.5, int(header["grid"]))
-    alone = codes >> WIDTH_SHIFT == 0
     return [
         [
             each.round_id for each in history
-            if single and each.performance is not None and abs(each.performance - p) <= half
+            if each.performance is not None and abs(each.performance - p) <= half
         ]
-        for single, p in zip(alone.tolist(), performances.tolist(), strict=True)
+        for p in performances.tolist()
     ]  # fmt: skip
 
 
