@@ -85,15 +85,6 @@ def test_an_event_carries_its_rounds_trace() -> None:
     assert [structs.replace(each, trace=None) for each in change.events] == list(plain.events)
 
 
-def test_part_of_no_rows_moves_the_position_only() -> None:
-    """As a foreign message does."""
-    alone = ShardBatch({3: [QueuedPart(4, 0)]})
-    foreign = changes.compute_changes(alone, {3: nothing(0, Position(4))})[3]
-    for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
-        assert change.position == Position(5, 4, b"", tail=0)
-        assert not change.beliefs and not change.events
-
-
 def test_hashes_that_collide_make_nobody_repeat() -> None:
     """Only those of one name on one ladder are one player."""
     players = PlayerColumn.of([("x", "a"), ("y", "a"), ("x", "b"), ("x", "a")])

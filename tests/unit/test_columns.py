@@ -167,16 +167,6 @@ def find(table: RecordTable, owner: int, fingerprint: int, name: str) -> str | N
     return record.decode() if there[0] else None
 
 
-def test_a_fingerprint_is_not_taken_for_the_player() -> None:
-    """A record is found only for its owner and its whole name."""
-    table = RecordTable(MIB)
-    put(table, 1, 7, "ann", "a record")
-    assert find(table, 1, 7, "ann") == "a record"
-    for owner, name in [(2, "ann"), (1, "bob"), (1, "an"), (1, "anna"), (1, "")]:
-        assert find(table, owner, 7, name) is None
-    assert find(table, 1, 8, "ann") is None
-
-
 def test_one_entry_of_a_fingerprint_and_none_that_is_older() -> None:
     """Of two with one fingerprint the last is stored. One that is too long deletes the older."""
     table = RecordTable(MIB)

@@ -113,26 +113,6 @@ class Statements:
         return getattr(self._real, name)
 
 
-def test_a_turn_is_one_commit(started: Started) -> None:
-    """Records, ratings and events appear at once. Only then are they answered and reported."""
-    statements = Statements(started)
-    answers = [started.submit(1), started.submit(2, 3)]
-    before: list[Any] = []
-
-    def look() -> None:
-        done = any(each.done() for each in answers)
-        before.append((started.shown(), done, started.reports))
-
-    statements.at_commit = look
-    started.engine.turn()
-    assert before == [((0, 0, 0), False, 0)]
-    assert [each.result(0) for each in answers] == [[(0, 0)], [(0, 1), (0, 2)]]
-    assert (started.shown(), started.reports) == ((3, 3, 6), 1)
-    assert statements.seen.count("BEGIN") == statements.seen.count("COMMIT") == 1
-    assert not started.engine.waiting
-    started.check()
-
-
 def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are refused until those that wait have had their turn."""
     monkeypatch.setattr(engine, "MOST_WAITING", 3)

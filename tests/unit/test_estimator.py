@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.columns.sharding import ANYWHERE, shards_of
 from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.contract.errors import LogTrouble, StoreTrouble
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import estimator as module
@@ -133,19 +133,8 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand, observer: Rec
     assert observer.missing == [(0, 0, 6)]
 
 
-def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """c, the floors and the round are read again. A partition that was lost is not opened."""
-    owning(hand, 0)
-    read(hand, round_at(0, "a", "b"))
-    hand.fail(ports.ReadPriors, StoreTrouble("gone"))
-    hand.answer(ports.Poll, ports.Polled(0.0), no_fetch=True, timeout_s=0.0)
-    hand.answer(ports.NewProducer)
-    opened(hand)
-    assert observer.troubles == ["gone"]
-    read(hand, round_at(0, "a", "b"))
-    priors(hand)
-    hand.expect(ports.Scatter)
-    hand = by_hand(Recorder())
+def test_a_partition_that_is_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
+    """The others are, by a new producer."""
     owning(hand, 0, 1)
     hand.fail(ports.Poll, LogTrouble("down"))
     hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset([1]), gained=frozenset([2])))
@@ -168,20 +157,6 @@ def test_repeated_trouble_rests_ever_longer(hand: ByHand) -> None:
     read(hand)
     hand.fail(ports.Poll, LogTrouble("down"))
     hand.expect(ports.Poll, timeout_s=0.0, no_fetch=True)
-
-
-def test_lost_partition_takes_its_rounds_along(hand: ByHand) -> None:
-    """The others' rounds stay, in order."""
-    owning(hand, 0, 1, ends=(9, 9))
-    read(hand, round_at(0, "a", "b"), round_at(0, "c", "d", partition=1))
-    priors(hand, applied=8)
-    hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset([0])))
-    priors(hand, applied=9)
-    read(hand)
-    asked = priors(hand, applied=9).players
-    assert {player for players in asked.values() for player in players} == {
-        ("ladder-1", "c"), ("ladder-1", "d"),
-    }  # fmt: skip
 
 
 def test_priors_are_asked_for_once_positions_allow(hand: ByHand) -> None:

@@ -1,7 +1,6 @@
 """What an estimator takes in: verdicts by a record and the W offsets before it; waiting rounds."""
 
 import random
-import re
 from itertools import product
 from typing import Any
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator import backlog as backlog_
@@ -111,18 +109,6 @@ def test_remembers_no_more_than_the_window(verdicts: RecordValidator) -> None:
         verdict(verdicts, 3 * i, named(f"r{i}", f"l{i}"))
         window = verdicts._duplicates[0]
         assert len(window._young) + len(window._old) <= 4
-
-
-def test_a_round_in_another_ladders_partition() -> None:
-    """It is rejected, and says what the producer must do; it does not count as seen."""
-    home = partition_of("a", 4)
-    verdicts = [RecordValidator(ANY_LADDER, WINDOW, 4) for _ in range(4)]
-    found = {p: verdict(verdicts[p], 0, named("r"), p) for p in range(4)}
-    assert found == {p: "valid" if p == home else "wrong-partition" for p in range(4)}
-    other = (home + 1) % 4
-    text = str(*verdicts[other].decode([record(1, named("s"), other)])[1])
-    assert re.search(f"'a' has its rounds in partition {home}, .* in {other}", text)
-    assert re.search(r"key must be the ladder, .* partitioner=murmur2_random", text)
 
 
 def everybody(players: Fingerprints, sizes: Ints) -> Flags:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
-import numpy as np
 import pytest
 
 from stream_rater.adapters.local_driver import estimator_worker, updater_worker
@@ -111,15 +110,6 @@ def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
     return found
 
 
-def test_in_pieces_it_is_the_same_round(hand: ByHand) -> None:
-    """Everybody is rated against all others, to the last bit as if it were one wave."""
-    whole = by_hand(Recorder(), wave_players=100)
-    owning(whole, 0, 1)
-    in_one, in_parts = evidence(whole), evidence(hand)
-    assert in_one.keys() == in_parts.keys() == set(MANY)
-    assert all(np.array_equal(in_one[player], in_parts[player]) for player in MANY)
-
-
 def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
     """Whoever regains its partition begins it, once what was sent is applied. Others go on."""
     read(hand, LARGE)
@@ -135,18 +125,6 @@ def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
     assert asked(priors(hand, applied=10)) == set(MANY[:WAVE])
     hand.answer(ports.Poll, ports.Polled(0.0, lost=frozenset({1})))
     assert asked(priors(hand, applied=10)) == set(MANY[WAVE : 2 * WAVE])
-
-
-def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
-    """Any of its players may show that it was sent, in any piece."""
-    read(hand, LARGE)
-    priors(hand)
-    read(hand)
-    priors(hand)
-    read(hand)
-    priors(hand, last=9)
-    hand.answer(ports.ShardEnds, [6, 7])
-    hand.answer(ports.CommitSource, offsets={0: 1})
 
 
 def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:

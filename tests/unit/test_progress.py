@@ -1,14 +1,12 @@
-"""Which priors count, by positions alone; when the estimator polls, and when sending pauses."""
+"""When priors are looked at again, when the estimator polls, and when sending pauses."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 from stream_rater.columns.player_map import TAKEN, Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.errors import Rebuilt
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import progress as module
@@ -34,64 +32,6 @@ def crowd(*players: int) -> Fingerprints:
 def is_ready(progress: Progress, *players: int) -> bool:
     (ready,) = progress.ready(crowd(*players), np.array([len(players)])).tolist()
     return bool(ready)
-
-
-def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
-    """The floor is the end of the parts. It rises with what is accepted, and never falls."""
-    progress = Progress(2)
-    progress.take_over([0, 5])
-    assert is_ready(progress, ANN)
-    assert not is_ready(progress, ANN, BOB + 1)
-    assert progress.shards_to_read() == [1]
-    assert not progress.accept(1, 4)
-    assert progress.accept(1, 5)
-    assert is_ready(progress, ANN, BOB + 1)
-    assert progress.shards_to_read() == []
-    progress = Progress(1)
-    assert progress.accept(0, 7)
-    assert not progress.accept(0, 6)
-    assert not is_ready(progress, ANN)
-    assert progress.accept(0, 7)
-    assert is_ready(progress, ANN)
-    progress = Progress(1)
-    progress.accept(0, 7)
-    progress.take_over([3])
-    assert not progress.accept(0, 6)
-
-
-def test_all_priors_of_a_shard_are_of_one_store() -> None:
-    """A rebuild gives a shard another epoch: then nothing that was read before counts."""
-    progress = Progress(2)
-    progress.check_epoch(0, b"old")
-    assert progress.accept(0, 3, b"old") and progress.accept(1, 3, b"new")
-    assert progress.epochs == [b"old", b"new"]
-    with pytest.raises(Rebuilt, match="shard 0 was rebuilt"):
-        progress.accept(0, 9, b"new")
-
-
-def test_player_waits_for_its_own_part() -> None:
-    """It waits for no other. Of two parts that a predecessor sent, the later end counts."""
-    progress = Progress(1)
-    progress.sent({0: 3}, {0: crowd(ANN)})
-    assert not is_ready(progress, ANN)
-    assert is_ready(progress, BOB)
-    progress.accept(0, 2)
-    assert not is_ready(progress, ANN)
-    progress.accept(0, 3)
-    assert is_ready(progress, ANN)
-    assert progress.rows == 0
-    progress = Progress(1)
-    progress.accept(0, 9)
-    progress.sent({0: 3}, {0: crowd(ANN)})
-    progress.accept(0, 4)
-    assert not is_ready(progress, ANN)
-    progress = Progress(1)
-    progress.sent({0: 3}, {0: crowd(ANN)})
-    progress.sent({0: 5}, {0: crowd(ANN)})
-    progress.accept(0, 4)
-    assert not is_ready(progress, ANN)
-    progress.accept(0, 5)
-    assert is_ready(progress, ANN)
 
 
 def test_refused_shard_is_tried_again_later() -> None:
@@ -135,17 +75,9 @@ def test_it_says_when_to_look_again() -> None:
     assert has_moved()
 
 
-def test_rounds_are_looked_at_together() -> None:
-    """Each has an answer of its own. Many shards have fewer rows each: all are bounded."""
-    progress = Progress(2)
-    progress.sent({1: 3}, {1: crowd(BOB + 1)})
-    progress.refuse(0, until_s=5.0)
-    players = crowd(ANN + 1, BOB + 1, ANN + 1, ANN + 1, BOB)
-    assert progress.ready(players, np.array([2, 1, 2])).tolist() == [False, True, False]
-    assert progress.ready(players[:0], np.array([], np.int64)).tolist() == []
-    assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
-        40_000, 40_000, 10_000, 1000
-    ]  # fmt: skip
+def test_many_shards_have_fewer_rows_each() -> None:
+    """All rows that are in flight together are bounded."""
+    assert [most_rows_of(n) for n in (1, 16, 64, 100_000)] == [40_000, 40_000, 10_000, 1000]
 
 
 # --- polls ----------------------------------------------------------------------------------------

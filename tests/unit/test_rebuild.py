@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from unittest.mock import DEFAULT, Mock, patch
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -26,10 +26,8 @@ from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fi
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, NotAPart, Part, UnknownPart, mark
 from stream_rater.pipeline.ports import (
-    NO_BELIEFS,
     REBUILT,
     UNFINISHED,
-    Application,
     Position,
     SourceCommit,
     SourceTail,
@@ -166,21 +164,6 @@ def unfinished() -> Store:
     store = Store()
     store.positions = dict.fromkeys(range(4), Position(UNFINISHED, UNFINISHED, epoch=EPOCH))
     return store
-
-
-def test_a_rebuild_that_was_given_up() -> None:
-    """Workers go on from no shard of it, nor of a store that somebody else writes to."""
-    for calls in range(8):
-        store = unfinished()
-        writes = Mock(wraps=writer(store), side_effect=[*[DEFAULT] * calls, InterruptedError])
-        with pytest.raises(InterruptedError):
-            fill_store(beliefs_of_fifty(), {}, MARKS, {}, EPOCH, writes)
-        for position in store.positions.values():
-            assert "rebuild of the store is unfinished" in Shard.at(position, 3, 1).mismatch(0, 10)
-    store = unfinished()
-    store.apply(1, Application(Position(3, UNFINISHED, epoch=EPOCH), NO_BELIEFS))
-    with pytest.raises(StoreInUse):
-        filled(store)
 
 
 @cases("batch", range(1, 8))

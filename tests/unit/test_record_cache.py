@@ -89,27 +89,6 @@ def test_what_was_written_is_not_read() -> None:
     assert 0 < counts.bytes_used <= MIB
 
 
-def test_only_the_others_are_read() -> None:
-    """Each gets its own record, and the call says how many of those that were read were absent."""
-    hand, _ = started()
-    come(hand, 0, part((5, "abcde")))
-    answer(hand, [None] * 5)
-    call = applied(hand)[0]
-    known = {letter: data for (_, letter), data in call.beliefs}
-    come(hand, 1, part((6, "bd")))
-    applied(hand)
-    fresh, _ = started()
-    come(fresh, 0, part((5, "bd")))
-    answer(fresh, [None, None])
-    position = applied(fresh)[0].position
-    come(fresh, 1, part((6, "abcde")))
-    assert asked(fresh) == {0: "ace"}
-    answer(fresh, [known["a"], None, known["e"]], position)
-    call = fresh.expect(ports.Apply).applications[0]
-    assert rounds_of(call) == {"a": 2, "b": 2, "c": 1, "d": 2, "e": 2}
-    assert call.absent == 1
-
-
 def test_shards_that_are_cached_in_part() -> None:
     """Only shards with a player who is not cached are read. One at another position is closed."""
     hand, _ = started(3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_rater.contract.errors import OffsetsForgotten, Regrouped, Resharded, RoundsLost
+from stream_rater.contract.errors import Regrouped, RoundsLost
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator.input_partition import InputPartition
@@ -110,28 +110,6 @@ def test_first_records_were_deleted(hand: ByHand) -> None:
     assert source.enqueue(Record(0, 0, b"correction"))
     source.finish([0])
     assert source.take_finished()[0] == ports.SourceCommit(1, checksum(b"correction"))
-
-
-def test_shards_were_added(hand: ByHand) -> None:
-    """What it would cut is for as many as there were: it ends, and says what to do."""
-    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0])))
-    hand.answer(ports.CommittedSource, {0: ports.SourceCommit(0)})
-    hand.answer(ports.ReadBeliefs, {0: ports.StoredShard(NOWHERE), 1: ports.StoredShard(NOWHERE)})
-    with pytest.raises(Resharded, match=r"has 3 partitions and had 2 .* rebuild --replace"):
-        hand.answer(ports.ShardEnds, [0, 0, 0])
-
-
-@cases("deleted", ["parts", "rejections"])
-def test_nothing_is_guessed_once_something_was_deleted(deleted: str) -> None:
-    """It ends, and says for which partitions an operator must commit what; empty ones are new."""
-    hand = estimating.by_hand(Recorder())
-    hand.answer(ports.Poll, ports.Polled(0.0, gained=frozenset([0, 1, 2])))
-    hand.answer(ports.CommittedSource, {0: None, 1: None, 2: ports.SourceCommit(5)})
-    with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka deletes"):
-        hand.answer(
-            ports.LookForOffsets,
-            ports.OffsetEvidence({0: 4}, {0: 9, 1: 0}, deleted == "parts", deleted == "rejections"),
-        )
 
 
 def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> None:

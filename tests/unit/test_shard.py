@@ -1,13 +1,12 @@
 """A shard's parts: where reading begins, what a batch holds, and what stops it."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pytest
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
-from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.pipeline.parts.schema import NotAPart, Part, mark
+from stream_rater.pipeline.ports import Position
 from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, names, part, record
@@ -52,8 +51,7 @@ def among_three(*parts: Part) -> Shard:
     """Shard 0 of three, which has read these parts."""
     shard = Shard.at(NOWHERE, 0, 3)
     for offset, each in enumerate(parts):
-        with suppress(CutForFewer):
-            shard.read(record(offset, each))
+        shard.read(record(offset, each))
     return shard
 
 
@@ -68,13 +66,8 @@ def test_part_with_players_of_another_shard(shards: int) -> None:
     assert shard.barrier.endswith("rebuild --replace`")
 
 
-def test_part_cut_for_another_number_of_shards() -> None:
-    """For fewer, it changes nothing. For more, it is this worker that knows too few."""
-    shard = among_three(part((100, HERE), shards=2), part((101, HERE), shards=3))
-    assert not shard.barrier
-    assert [(each.offset, len(each)) for each in shard.cut(1000)] == [(0, 0), (1, 2)]
-    with pytest.raises(CutForFewer, match="cut for 2 shards, and there are 3"):
-        Shard.at(NOWHERE, 0, 3).read(record(0, part((100, HERE), shards=2)))
+def test_part_cut_for_more_shards() -> None:
+    """It is this worker that knows too few. (Parts cut for fewer: `cut-unchecked`.)"""
     shard = among_three(part((100, HERE), shards=3), part((101, HERE), shards=4))
     assert cut(shard) == (1, HERE)
     assert "cut for 4 shards" in shard.barrier
@@ -111,51 +104,13 @@ def test_a_batch_holds_whole_parts() -> None:
     assert shard_with("ab", position=Position(2, 0), committed=0).rows == 0
 
 
-def test_settling_comes_first() -> None:
-    """The call must be there as a whole, to build its events again. A barrier in it is a stop."""
-    shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
-    assert cut(shard) is None
-    assert taken(shard.last_call()) == (2, "abcd")
-    shard.committed = 2
-    assert cut(shard) == (3, "ef")
-    shard = shard_with("ab", position=Position(2, 0), committed=0)
-    assert not shard.last_call()
-    assert [item.offset for item in shard.queue] == [0]
-    shard.read(record(1, part((101, "cd"))))
-    assert shard.last_call()
-    shard = shard_with("ab", position=Position(2, 0), committed=0)
-    shard.read(record(1, b"\x91\x02"))
-    assert not shard.last_call()
-    assert shard.is_stopped
-
-
-def marked(stored: StoredShard, committed: int) -> Shard:
-    """A shard that found this in the store, and parts of two players before and after a mark."""
-    shard = Shard.from_stored(stored, committed, 1)
+def test_a_mark_inside_the_last_call_is_passed() -> None:
+    """The store includes that rebuild. (Other marks: `marks-overlooked`.)"""
+    shard = Shard.at(Position(3, 0), 0, 1)
     values: list[Part | bytes] = [part((100, "ab")), mark(7, b"", 0), part((102, "cd"))]
     for offset, value in enumerate(values):
         shard.read(record(offset, value))
-    return shard
-
-
-@cases("committed", [0, 1, 3])
-@cases("stored", [None, b"1"])
-def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> None:
-    """It catches up to the mark and no further. There, and when asked again, it stops at once."""
-    shard = marked(StoredShard(NOWHERE, [stored]), committed)
-    assert cut(shard) == (1, "ab")
-    for last in (shard, marked(StoredShard(Position(1), [stored]), committed)):
-        assert cut(last) is None
-        assert last.is_stopped
-        assert last.barrier.startswith("offset 1: the store was rebuilt here for 7 shards, ")
-        assert last.barrier.endswith("run `stream-rater rebuild --replace`")
-
-
-def test_store_that_was_rebuilt() -> None:
-    """It passes the mark, or never reads it, unless the mark is inside the last call."""
-    assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
-    assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
-    assert taken(marked(StoredShard(Position(3, 0), [None]), 0).last_call()) == (3, "abcd")
+    assert taken(shard.last_call()) == (3, "abcd")
 
 
 @cases("message", [None, b"", b'{"round_id": "r-1"}'])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from local.tools import ROOT
-from stream_rater.contract.errors import LogTrouble, Regrouped, Resharded
+from stream_rater.contract.errors import Regrouped, Resharded
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ports import Apply, Poll, Polled, Position, Publish, ReadBeliefs, Seek
@@ -64,20 +64,6 @@ def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
     assert hand.expect(Poll, enough=2).gather_s > 0.0
 
 
-def test_batch_is_applied_then_published(hand: ByHand) -> None:
-    """One call, then one transaction of the same events with the offset after them."""
-    assert owning(hand).offsets == {0: 0}
-    last = record(1, part((6, "c")))
-    read(hand, record(0, part((5, "ab"))), last)
-    assert answer_beliefs(hand, Position()) == "abc"
-    ahead = hand.expect(Apply).events
-    assert applied(hand) == Position(2, 0, b"\xe0", tail=checksum(last.value))
-    publish = hand.answer(Publish, offsets={0: 2})
-    assert reported(publish) == [("a", 0), ("b", 0), ("c", 0)]
-    assert publish.events == ahead
-    hand.expect(Poll, no_fetch=False)
-
-
 def test_settling_a_call(hand: ByHand) -> None:
     """Only what follows c is published, once the whole call is read, unless the store has moved."""
     position = Position(3, 0, b"\xe0")
@@ -102,33 +88,8 @@ def test_settling_a_call(hand: ByHand) -> None:
     assert hand.answer(Seek).offsets == {0: 1}
 
 
-@cases("found", [Position(1, 0), Position(2, 1, epoch=b"rebuilt")])
-def test_idle_store_that_goes_back_is_noticed(found: Position) -> None:
-    """Or that was rebuilt. The position is checked at intervals, even if there is nothing to do."""
-    hand = updating(Recorder(), 1)
-    owning(hand, Position(2, 1), 2)
-    read(hand, now_s=module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: ports.StoredShard(Position(2, 1))})
-    read(hand, now_s=1.5 * module.RECHECK_S)
-    read(hand, now_s=2 * module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: ports.StoredShard(found)})
-    opened(hand, {0: found}, {0: 2})
-    assert hand.answer(Seek).offsets == {0: found.applied}
-
-
-def test_shards_that_are_lost(hand: ByHand) -> None:
-    """One that is lost and gained in one poll is opened again. Added shards end the updater."""
-    owning(hand)
-    hand.fail(Poll, LogTrouble("down"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
-    hand.answer(ports.NewProducer)
-    hand.expect(Poll, no_fetch=False)
-    observer = Recorder()
-    hand = updating(observer, 1)
-    owning(hand)
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0]), gained=frozenset([0])))
-    opened(hand, {0: Position(4, 3)}, {0: 4})
-    assert hand.answer(Seek).offsets == {0: 4}
+def test_shards_that_were_added_end_it(observer: Recorder) -> None:
+    """With the numbers of before and after."""
     hand = gaining(observer)
     with pytest.raises(Resharded, match=r"has 2 partitions and had 1"):
         opened(hand, {0: NOWHERE}, {0: None}, shards=2)
@@ -228,12 +189,10 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
     assert observer.opened == [0]
 
 
-@cases("settling", [False, True])
-def test_record_of_another_version(settling: bool) -> None:
+def test_record_of_another_version_in_a_call_to_be_settled(observer: Recorder) -> None:
     """The shard is refused; the worker lives."""
-    observer = Recorder()
     hand = updating(observer, 1)
-    position = Position(1, 0, b"\x80") if settling else Position()
+    position = Position(1, 0, b"\x80")
     owning(hand, position, 0)
     read(hand, record(0, part((5, "a"))))
     hand.answer(ReadBeliefs, {0: ports.StoredShard(position, [b"\x63" + bytes(200)])})
