@@ -136,15 +136,6 @@ def test_runs_are_varied_where_they_reached_something_new() -> None:
         assert abs(last.step - 400) <= explore.WITHIN
 
 
-def test_run_says_what_it_reached() -> None:
-    """It has each pair of transitions with its step. A failure has the command that replays it."""
-    ran = explore.run(Plan(7))
-    assert ran.violations == []
-    assert None in {first for first, _ in ran.pairs}
-    assert max(ran.pairs.values()) > 100
-    assert explore.command(FORKED).endswith("-m tests.simulation 3 --fork 100:5 --fork 900:6")
-
-
 # --- make soak ------------------------------------------------------------------------------------
 
 GOOD = soak.Summary(1, 5, 0, 3, 3, 1, soak.INPUTS, 0, dict.fromkeys(KINDS, 1))
@@ -159,20 +150,3 @@ def test_soak_succeeds() -> None:
     for flaw in ({}, *flaws):
         complaints = list(dataclasses.replace(GOOD, **flaw).complaints(soak.INPUTS))
         assert len(complaints) == len(flaw), flaw
-
-
-def test_promised_inputs() -> None:
-    """A million inputs are promised, and in a shorter time a proportional share."""
-    assert soak.promised(soak.MINUTES) == soak.promised(3.0 * soak.MINUTES) == soak.INPUTS
-    assert 10 * soak.promised(soak.MINUTES / 10.0) == soak.INPUTS
-
-
-def test_a_soak_says_what_its_seeds_reached() -> None:
-    """It reports faults, and for each transition of the diagrams the number of its seeds."""
-    ran = soak.run((soak.PRODUCTION, 7, 2), 2e10)
-    assert (ran.name, ran.done, ran.wrong) == (soak.PRODUCTION, 2, [])
-    assert ran.faults["rebalance"] > 2
-    *_, reached, _ = soak.tables(soak.Tally(reached=ran.reached), GOOD)
-    names, counts = ([str(cell) for cell in column.cells] for column in reached.columns)
-    assert names == sorted(map(name_of, TRANSITIONS))
-    assert max(counts) == "2" and "0" in counts

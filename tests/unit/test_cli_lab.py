@@ -1,4 +1,4 @@
-"""`evaluate`, `tune` and `evidence` as typed."""
+"""`evaluate` and `tune` as typed; who has `evidence`, and which rounds it reads."""
 
 import gc
 import json
@@ -22,7 +22,7 @@ from stream_rater.evaluation import proposal
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.tuning import Validated
 from stream_rater.operations.input_file import RoundsFile
-from tests.benchmarks.lab import command, evidence
+from tests.benchmarks.lab import command
 from tests.benchmarks.lab.game import Kind, season, singly
 from tests.benchmarks.lab.report import PARTS, load
 from tests.builders.commands import done, failed, piped, run
@@ -264,49 +264,6 @@ def test_tune_needs_something_to_score(write: Write, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "scipy", None)
     said = failed("tune", write("a.jsonl", rounds(60)), *words)
     assert said.endswith("scipy is not installed: stream-rater[lab] brings it")
-
-
-def test_evidence_writes_a_report_of_every_part(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tables 1 to 3 and Figures 2 and 3, as Markdown with two pictures."""
-    monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
-    write("mine.jsonl", rounds(60))
-    out, systems = tmp_path / "out", ("elo-mmr", "codeforces")
-    words = ["--system", systems[0], "--system", systems[1], "--quick", "--workers", 1]
-    done("evidence", "--data", tmp_path, "--out", out, *words)
-    report, games = (out / "report.md").read_text().split("## Games")
-    assert "| `mine` | codeforces |" in games and "synth" not in games
-    for name in ("mine", "synth-small", "synth-large"):
-        for system in systems:
-            assert report.count(f"| {name} | {system} |") == 2  # accuracy and time
-    assert "## Farming" in report and "## Small rounds" in report
-    assert "| Brier |\n" in report, "the paper's seasons were larger"
-    for picture in ("farming.png", "sizes.png"):
-        assert f"]({picture})" in report
-        assert (out / picture).read_bytes().startswith(b"\x89PNG")
-
-
-def test_evidence_says_who_farms(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The paper's player, or a file's first one; else a made-up player, with the reason."""
-    monkeypatch.setattr(evidence, "MADE_UP_FARM", Kind(60, 120, 60))
-    some, out = rounds(60), tmp_path / "out"
-    text = msgspec.json.encode(some).decode()
-    first = some[0]["standings"][0]["player"]
-    named = text.replace(f'"player":"{first}"', '"player":"tourist"')
-    words = ["evidence", tmp_path, "--out", out, "--only", "farming"]
-    for events, more, said in (
-        (named, (), "tourist in mine"),
-        (named, ("--rounds", 50), "made-up season, because only the first rounds of files are"),
-        (text, (), "made-up season, because no file has tourist"),
-    ):
-        write("mine.jsonl", json.loads(events))
-        done(*words, *more)
-        assert said in (out / "report.md").read_text()
-    done("evidence", *words[2:])
-    assert said in (out / "report.md").read_text()
 
 
 def test_evidence_is_no_part_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,14 +25,14 @@ from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound
 from tests.benchmarks import papers
-from tests.benchmarks.lab import evidence, figures, games
+from tests.benchmarks.lab import evidence
 from tests.benchmarks.lab.evidence import FARMED, HARVEST, HONEST
 from tests.benchmarks.lab.game import Game, Kind, games_of, season
 from tests.benchmarks.lab.games import Bounds, Saved, Unfinished
 from tests.benchmarks.lab.kerby import METHODS
 from tests.benchmarks.measure import Effort
 from tests.builders.cases import cases
-from tests.builders.commands import as_file, done, run
+from tests.builders.commands import as_file, done
 from tests.rounds import Reader, event, ranked
 
 
@@ -203,15 +203,6 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]
 
 
-def test_the_folder_is_named_once(tmp_path: Path) -> None:
-    """Naming it twice or not at all is refused, and an empty one. Sizes are two or more."""
-    assert run("evidence", tmp_path, "--only", "games").exit_code == 2
-    as_file(tmp_path / "mine.jsonl", made_up_races())
-    for words in ((), *((tmp_path, *more) for more in (("--data", tmp_path), ("--cut", "1"),
-                                                       ("--cut", "two")))):  # fmt: skip
-        assert run("evidence", *words, "--only", "games", "--quick").exit_code == 2
-
-
 SEASON = list(season(Kind(players=20, rounds=40, per_round=6), 3))
 BOUNDS, GLICKO = Bounds(10), OwnSystem("glicko")
 
@@ -219,20 +210,6 @@ BOUNDS, GLICKO = Bounds(10), OwnSystem("glicko")
 def game(rounds: list[Session] = SEASON) -> Game:
     (found,) = games_of("made up", rounds)
     return found
-
-
-def test_a_system_that_takes_too_long_is_named_and_left_out(tmp_path: Path) -> None:
-    """The others are compared all the same. It is tried again with more time alone."""
-    systems, kept = [GLICKO, OwnSystem("bar")], Saved(tmp_path)
-    ((none,), (found,)) = (
-        games.compare([game()], systems, Bounds(10, seconds), None, lambda _: None, kept)
-        for seconds in (0.0, 600.0)
-    )
-    assert [each.system for each in none.not_finished] == ["glicko", "bar"]
-    assert none.systems == [] and none.ours is None
-    said = "made up: glicko did not finish within 0 s, and is left out of all comparisons."
-    assert any(said in line for line in figures.page([none], []))
-    assert found.not_finished == [] and len(found.systems) == 2
 
 
 @cases("other, bounds, system", [  # other rounds, boundary, trials, seconds, system

@@ -80,23 +80,6 @@ def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     assert at == 12 and np.abs(z).max() > 0.1
 
 
-def test_who_did_not_finish_ties_for_last(peer: str) -> None:
-    """Whoever of them is named first."""
-
-    def played(*names: str) -> Any:
-        lines = [
-            as_json({"player": "ann", "rank": 1}, *({"player": n, "dnf": True} for n in names),
-                    round_id=str(i))
-            for i in range(3)
-        ]  # fmt: skip
-        run = peer_run(sessions(*lines)[0], config(peer))
-        return sorted(run.sides.mu[run.sides.starts[2] :].tolist())
-
-    low, other_low, high = played("bob", "cy")
-    assert low == pytest.approx(other_low, rel=1e-3) and low < 0.0 < high
-    assert played("cy", "bob") == pytest.approx([low, other_low, high], rel=1e-3)
-
-
 @cases("name", [*peers.SPACES])
 def test_a_seat_counts_in_the_prediction_and_in_the_round(name: str) -> None:
     """Alike for both sides, it changes no rating. Who wins by it gains less."""
