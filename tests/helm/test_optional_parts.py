@@ -2,7 +2,6 @@
 starts seasons and keeps their standings; and scaling by KEDA, by the lag of consumer groups."""
 
 import json
-import re
 from typing import Any
 
 from stream_rater.adapters.kafka.topics import Topics
@@ -11,7 +10,7 @@ from stream_rater.config.files import read_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
 from tests.builders.cases import cases
-from tests.helm.chart import Resource, of_kind, refusal, resources, the, worker_pods
+from tests.helm.chart import Resource, of_kind, refusal, the, worker_pods
 
 CASE = "serving"
 
@@ -47,15 +46,6 @@ def secrets(pod: Resource) -> dict[str, str]:
     }
 
 
-def test_it_is_off_unless_asked_for() -> None:
-    """By default, the chart renders nothing for `serve` or seasons."""
-    for case in ("separate", "secured", "observed"):
-        labels = [each["metadata"]["labels"] for each in resources(case)]
-        found = {each.get("app.kubernetes.io/component") for each in labels}
-        assert found.isdisjoint({"serve", "seasons"})
-        assert not of_kind("Deployment", case) and not of_kind("CronJob", case)
-
-
 def test_nothing_takes_it_for_a_worker() -> None:
     """Selectors of workers select no pod of `serve`, and the other way round."""
     workers = [pod["metadata"]["labels"] for pod in worker_pods(CASE).values()]
@@ -78,17 +68,6 @@ def test_nothing_takes_it_for_a_worker() -> None:
         wanted = monitor["spec"]["selector"]["matchLabels"].items()
         found = [n for n, each in services.items() if wanted <= each["metadata"]["labels"].items()]
         assert found == [monitor["metadata"]["name"]]
-
-
-def test_its_job_is_another() -> None:
-    """`serve` has a job of its own, so that alerts about workers do not count it."""
-    jobs = [
-        each["spec"]["endpoints"][0]["relabelings"][0]["replacement"]
-        for each in of_kind("ServiceMonitor", CASE)
-    ]
-    name = "games/rater-stream-rater"
-    assert sorted(jobs) == [f"stream-rater-serve/{name}", f"stream-rater/{name}"]
-    assert re.fullmatch("stream-rater-serve.*", f"stream-rater-serve/{name}"), "as alerts know it"
 
 
 def test_it_has_its_own_users() -> None:
@@ -220,14 +199,6 @@ def test_it_starts_the_season_and_then_keeps_the_standings() -> None:
         assert {each for each in words if each.startswith("--")} <= options
 
 
-def test_runs_do_not_overlap() -> None:
-    """One run at a time, in the time zone that names seasons. A failed container runs again."""
-    spec = the("CronJob", CASE)["spec"]
-    assert (spec["concurrencyPolicy"], spec["timeZone"]) == ("Forbid", "Etc/UTC")
-    assert spec["schedule"] == "0 6 1 */3 *"
-    assert job()["spec"]["restartPolicy"] == "OnFailure"
-
-
 def test_pods_of_seasons_are_restricted_and_are_no_workers() -> None:
     """They are restricted as all pods of the chart, and no selector of workers finds them."""
     pod, labels = job()["spec"], job()["metadata"]["labels"]
@@ -284,16 +255,6 @@ def test_no_more_pods_than_shares() -> None:
         for each in of_kind("ScaledObject", "secured", "updater.replicas=40")
     ]
     assert limits == [(2, 16), (40, 40)]
-
-
-def test_kedas_replicas_are_not_set_back() -> None:
-    """With KEDA, StatefulSets have no replicas: each upgrade would undo the scaling."""
-    assert all("replicas" not in each["spec"] for each in of_kind("StatefulSet", "secured"))
-    assert all(each["spec"]["replicas"] == 2 for each in of_kind("StatefulSet", "separate"))
-    targets = {
-        each["spec"]["scaleTargetRef"]["name"] for each in of_kind("ScaledObject", "secured")
-    }
-    assert targets == {each["metadata"]["name"] for each in of_kind("StatefulSet", "secured")}
 
 
 def test_markers_start_no_pod() -> None:

@@ -66,15 +66,10 @@ def test_the_schemas_refuse_a_misspelt_field() -> None:
 SHAPES: dict[str, Any] = {
     "ServiceMonitor": {
         "selector": {"matchLabels": dict},
-        "endpoints": [
-            {
-                "port": str,
-                "path": str,
-                "interval": str,
-                "scrapeTimeout": str,
-                "relabelings": [{"targetLabel": str, "replacement": str}],
-            }
-        ],
+        "endpoints": [{
+            "port": str, "path": str, "interval": str, "scrapeTimeout": str,
+            "relabelings": [{"targetLabel": str, "replacement": str}],
+        }],
     },
     "PrometheusRule": {"groups": list},
     "ScaledObject": {
@@ -282,22 +277,12 @@ def test_a_release_that_is_gone_is_missed(tmp_path: Path) -> None:
     labels = 'alertname="StreamRaterRoleAbsent", alertstate="firing", severity="critical", '
     job = 'job="stream-rater/games/rater-stream-rater"'
     fires = [f'ALERTS{{{labels}{job}, role="{role}"}}' for role in ("estimator", "updater")]
-    test = {
-        "rule_files": ["rules.yaml"],
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": each, "values": "1x20"} for each in series],
-                "promql_expr_test": [
-                    {
-                        "expr": 'ALERTS{alertname="StreamRaterRoleAbsent", alertstate="firing"}',
-                        "eval_time": "6m",
-                        "exp_samples": [{"labels": each, "value": 1} for each in fires],
-                    }
-                ],
-            }
-        ],
-    }
+    query = 'ALERTS{alertname="StreamRaterRoleAbsent", alertstate="firing"}'
+    samples = [{"labels": each, "value": 1} for each in fires]
+    test = {"rule_files": ["rules.yaml"], "tests": [{
+        "interval": "1m", "input_series": [{"series": each, "values": "1x20"} for each in series],
+        "promql_expr_test": [{"expr": query, "eval_time": "6m", "exp_samples": samples}],
+    }]}  # fmt: skip
     (tmp_path / "test.yaml").write_text(json.dumps(test))
     done = subprocess.run(
         [tools.promtool(), "test", "rules", str(tmp_path / "test.yaml")],

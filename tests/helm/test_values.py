@@ -286,17 +286,11 @@ def test_names_are_short_enough() -> None:
 def test_the_schema_has_the_bounds_of_the_settings() -> None:
     """A worker accepts every setting that the schema accepts."""
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["settings"]
-    meta = schemas_of_settings()
+    (found,) = msgspec.json.schema(Settings)["$defs"].values()
+    meta: dict[str, Any] = found["properties"]
     for name, reported in schema["properties"].items():
         bounds = meta[re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", name)]
         if "minimum" in bounds:
             assert reported["minimum"] >= bounds["minimum"], name
         if "maximum" in bounds:
             assert reported["maximum"] <= bounds["maximum"], name
-
-
-def schemas_of_settings() -> dict[str, Any]:
-    """By setting, its JSON schema."""
-    (found,) = msgspec.json.schema(Settings)["$defs"].values()
-    properties: dict[str, Any] = found["properties"]
-    return properties
