@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET
 
 from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.config.views import DAY_S, Listing, Protection, Tier
@@ -353,32 +352,6 @@ def test_tiers_of_events(make: Make) -> None:
 
 
 # --- other views ----------------------------------------------------------------------------------
-
-
-def test_other_views(make: Make) -> None:
-    """A start with other views makes lists, histograms and tiers again; histories stay."""
-    clock = Clock()
-    first = make(BOTH, clock)
-    first.apply([played("ann", 1, 1250.0), played("ann", 2, 1150.0)])
-    first.apply(
-        [played("bob", 3, 1100.0, rounds=2), *(played(f"p{i}", 4, rounds=0) for i in "abc")]
-    )
-
-    def tiers_by(ladders: Ladders) -> dict[str, Any]:
-        """The tiers of those who are listed, after a start with these views."""
-        rig = make(ladders, clock)
-        rig.sweep()
-        assert rig.next == 6
-        assert len(rig.ask("history", LADDER, "ann", 9, None).changes) == 2
-        return {name: rig.ask("player", LADDER, name).tier for name in rig.board()}
-
-    looser = a_ladder(Listing(min_rounds=1), TIERS)
-    assert tiers_by(BOTH) == {"ann": "silver"}
-    assert tiers_by(looser) == {"ann": "silver", "bob": "bronze"}
-    clock.now_s += 21 * DAY_S
-    assert tiers_by(BOTH) == {}
-    assert tiers_by(a_ladder()) == {"ann": UNSET, "bob": UNSET}
-    assert tiers_by(looser) == {"ann": "bronze", "bob": "bronze"}
 
 
 def test_a_kill_while_players_are_placed_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from stream_rater.cli.compile_kernels import USUAL, parts_for, side_by_side
+from stream_rater.cli.compile_kernels import side_by_side
 from stream_rater.columns import compiling
 from tests.builders.commands import Terminal
 
@@ -211,13 +211,3 @@ def test_parts_are_done_by_other_processes(
 def killed() -> None:
     """End as the kernel ends a process for want of memory."""
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_every_part_is_warm_afterwards(recorder: Recorder) -> None:
-    """What is compiled for the usual systems includes all that their parts need."""
-    parts = list(parts_for(USUAL))
-    for each in parts:
-        each()
-    recorder.events.clear()
-    side_by_side(parts, 2)
-    assert recorder.events == []

@@ -230,15 +230,6 @@ def test_a_file_that_cannot_grow(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", FILL, str(tmp_path / "index")], check=True)
 
 
-def test_a_damaged_file_is_no_index(tmp_path: Path) -> None:
-    """LMDB finds some damages. They differ from a full disk."""
-    path = an_index(tmp_path / "index")
-    (path / DATA).write_bytes(b"x" * 16_384)
-    with pytest.raises(folder.Damaged):
-        folder.opened(path)
-    assert folder._stores == {}
-
-
 def test_readers_that_read_for_long_are_reported(tmp_path: Path) -> None:
     """Those that have ended are forgotten (I4)."""
     with closing(Index(tmp_path / "index")) as index:
