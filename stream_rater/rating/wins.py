@@ -169,8 +169,8 @@ def _better(mu: Floats, sigma: Floats, margin: float, i: int, j: int) -> tuple[f
     """The probabilities that side i performs better than side j, and j than i."""
     spread = np.sqrt(sigma[i] * sigma[i] + sigma[j] * sigma[j])
     worse = below((mu[j] - mu[i] - margin) / spread)
-    if margin == 0.0:  # so both add up to exactly 1
-        return 1.0 - worse, worse
+    if margin == 0.0:  # so both add up to exactly 1, and are equal for equals
+        return (1.0 - worse, worse) if mu[i] != mu[j] else (0.5, 0.5)
     return below((mu[i] - mu[j] - margin) / spread), worse
 
 

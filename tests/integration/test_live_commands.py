@@ -82,7 +82,10 @@ def test_as_from_a_file(settings: SettingsFactory, worker_process: Start, tmp_pa
     """Beliefs, probabilities and changes are equal to the last bit, with the ladder's corrections.
     A side of newcomers is no error. Nothing is written. One line says what cannot be predicted: an
     unknown ladder (with the nearest name), removed players."""
-    at, rounds = settings(shards=3), list(season(0, 60))
+    ladders = tmp_path / "ladders.toml"  # without one, a file of rounds has other parameters
+    system = 'system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80'
+    ladders.write_text(f'[ladders."*"]\nrating = {{ {system} }}\n')
+    at, rounds = settings(shards=3, ladders=str(ladders)), list(season(0, 60))
     worker_process(at)
     rated(at, *rounds)
     correct(at, "merge", RANKED, "p0-2", "p0")

@@ -31,6 +31,7 @@ from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import Sample, plain_round_from_json, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.benchmarks.stream.rounds import made as made_round
+from tests.rounds import as_json
 
 THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
 
