@@ -362,7 +362,8 @@ def test_seasons_are_followed(settings: real.SettingsFactory, tmp_path: Path) ->
                     for _ in range(100):
                         now[0] += LOOK_S
                         follower.poll()
-                        if [each.season for each in index.ask("kept", LADDER)] == wanted:
+                        found = [each.season for each in index.ask("kept", LADDER)]
+                        if follower.caught_up and found == wanted:
                             break
             assert [each.season for each in index.ask("kept", LADDER)] == wanted
             assert follower.caught_up and troubles == []
