@@ -173,6 +173,14 @@ def ladders_of_settings(settings: Settings) -> Ladders:
     return ladders
 
 
+def ladders_for_file(settings: Settings) -> Ladders:
+    """The ladders of a command that rates a file: those of the ladders file that these settings
+    name. Without one, every ladder has the parameters that suit most games. Raises as
+    `ladders_of_settings` does."""
+    found = ladders_of_settings(settings)
+    return BETTER_LADDER if found is ANY_LADDER else found
+
+
 # --- a password that changes while a process runs: it is rotated, or is a token that expires -----
 
 # Somebody replaces its file at any time. So the file is read whenever somebody logs in. A server
@@ -252,10 +260,3 @@ def _utf8(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
-
-
-def ladders_for_file(settings: Settings) -> Ladders:
-    """The same for a command that rates a file: without a ladders file every ladder has the
-    parameters that suit most games. Raises as `ladders_of_settings` does."""
-    found = ladders_of_settings(settings)
-    return BETTER_LADDER if found is ANY_LADDER else found

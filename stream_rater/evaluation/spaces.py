@@ -31,6 +31,7 @@ from stream_rater.rating.model import LEAST_TEAM
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig, from_builtins
 from stream_rater.rating.seats import seat_name
 from stream_rater.rating.systems.common import Dimension, rounded
+from stream_rater.rating.systems.two_moment import BETTER
 from stream_rater.rounds.batch import RoundBatch
 
 SPACES: dict[str, tuple[Dimension, ...]] = {name: each.space for name, each in SYSTEMS.items()}
@@ -105,7 +106,7 @@ def spread_of(rounds: Iterable[RoundBatch]) -> float:
     noise of n members adds up, and that of each may grow with n (`team_noise`)."""
     members = np.concatenate([[1], *(each.members for each in rounds)])
     n = float(np.median(members))
-    found: float = n**0.75 if n >= LEAST_TEAM else n**0.5
+    found: float = n ** (0.5 + (BETTER["team_noise"] if n >= LEAST_TEAM else 0.0))
     return found
 
 

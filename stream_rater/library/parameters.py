@@ -66,9 +66,11 @@ class Parameters(TypedDict, total=False):
 
 
 def rating_of(system: str | None, parameters: Mapping[str, Any]) -> RatingConfig:
-    """The rating configuration of this system with these parameters. Without a system, they are
-    `BETTER_RATING` with these in place of its own, or Elo-MMR's if some are not of that system.
-    Elo-MMR without parameters is that of a log without a ladders file.
+    """The rating configuration of this system with these parameters.
+
+    Without a system it is `BETTER_RATING`, with these parameters in place of its own. If that
+    system lacks some of them, it is Elo-MMR with these parameters. Elo-MMR without parameters has
+    those of a log without a ladders file.
 
     Raises BadParameters with the place of the mistake and the cure.
     """
