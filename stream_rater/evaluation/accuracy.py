@@ -28,7 +28,7 @@ The other measures are computed over all pairs of entries that are not tied in p
 Averages over rounds weigh a round by its number of entries n. Kendall's tau weighs it by its number
 of pairs. Section 6.3 of the paper defines these measures, except Kendall's tau and the two scores.
 
-Entries are sorted by rating once, and inversions are counted from the positions (`ranks`). In
+Entries are sorted by rating once, and inversions are counted from the positions. In
 rounds of more than EXACT entries, log loss and Brier score do not use all pairs. They use the pairs
 that are d places apart, for STRIDES distances d. The distances are the same on every run and spread
 evenly, so that each entry is compared with as many others, near and far. On Codeforces this changes
@@ -40,7 +40,6 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
-from stream_rater.evaluation.ranks import by_rating, inversions
 from stream_rater.rating.elementary import log
 from stream_rater.rating.elo_mmr.performance import team
 from stream_rater.rating.model import DID_NOT_FINISH, Places, count_ranked, tie_bounds
@@ -77,6 +76,35 @@ def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
     """(R,) the value of a measure for each round, and (R,) each round's weight in the average."""
     weight = FIELDS.index(FACTS_OF[measure].weight)
     return scores[:, FIELDS.index(measure)], scores[:, weight]
+
+
+@kernel
+def by_rating(mu: Floats) -> Ints:
+    """(n,) the entries by descending rating. Entries of equal rating keep their order."""
+    return np.argsort(-mu, kind="mergesort")
+
+
+@kernel
+def inversions(place: Places, position: Ints) -> int:
+    """The number of pairs that do not tie in place and whose order by `position` is the opposite of
+    their order by place. `position` is a permutation of [0, n). Entries come in order of place.
+
+    A Fenwick tree has the number of better placed entries at each position or behind it."""
+    n, first, total = len(place), 0, 0
+    tree = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        if place[i] != place[first]:
+            for j in range(first, i):
+                at = n - position[j]
+                while at <= n:
+                    tree[at] += 1
+                    at += at & -at
+            first = i
+        at = n - 1 - position[i]
+        while at > 0:
+            total += tree[at]
+            at -= at & -at
+    return total
 
 
 @kernel

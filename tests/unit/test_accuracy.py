@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy, bootstrap
-from stream_rater.evaluation.accuracy import average, averages, score
+from stream_rater.evaluation.accuracy import average, averages, by_rating, inversions, score
 from stream_rater.evaluation.bootstrap import difference, differences
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS, Difference
-from stream_rater.evaluation.ranks import LANES, by_rating, inversions
 from stream_rater.evaluation.sides import scores_of
 from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating import parameters
@@ -264,22 +263,14 @@ def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
 RATINGS = st.one_of(st.sampled_from([-5e5, 0.0, 1500.0, 1500.0, 5e5]), st.floats(-1e6, 1e6))
 
 
-@given(st.lists(RATINGS, min_size=1, max_size=3 * LANES))
+@given(st.lists(RATINGS, min_size=1, max_size=200))
 def test_entries_by_falling_rating_keep_their_order_where_it_is_equal(mu: list[float]) -> None:
     assert by_rating(np.array(mu)).tolist() == sorted(range(len(mu)), key=lambda i: -mu[i])
 
 
-@cases("spread", [1.0, 1e-300])
-def test_all_in_one_bucket_but_one(spread: float) -> None:
-    """They are sorted by merging, because an insertion sort of the crowd would take a minute."""
-    rng = np.random.default_rng(5)
-    mu = rng.permutation(np.append(rng.normal(0.0, spread, 300_000), 1e9 * spread))
-    assert by_rating(mu).tolist() == np.argsort(-mu, kind="stable").tolist()
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4 * LANES), st.integers(0, 2**32))
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=260), st.integers(0, 2**32))
 def test_inversions_are_pairs_the_other_way_round(places: list[int], seed: int) -> None:
-    """Of those not tied in place; blocks of neighbours make no difference."""
+    """Of those not tied in place."""
     places.sort()
     position = np.random.default_rng(seed).permutation(len(places))
     expected = sum(
