@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # it takes longer to load than `--help` should take
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0.0, min_open=True)

@@ -353,8 +353,6 @@ REBUILT: Player = ("", "rebuilt")
 REBUILT_KEY = PlayerColumn.of((REBUILT,))
 """The list of REBUILT alone. Reading it returns a shard's position and its last mark."""
 
-NO_BELIEFS = BeliefColumn.of(())
-
 
 @dataclass(frozen=True, slots=True)
 class Position:

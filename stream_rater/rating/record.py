@@ -38,6 +38,7 @@ from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newc
 
 VERSION = 4
 OLD_VERSION = 3  # That of records without factors, and of those that the release before wrote.
+READS = f"this release reads {OLD_VERSION} and {VERSION}"
 HEADER_SIZE = 42
 HISTORY_SIZE = 16
 """The size in bytes of what all logistic factors share: center, precision, scale and width."""
@@ -292,7 +293,7 @@ def header_bytes(records: Sequence[bytes | None]) -> bytes:
 def _why_unknown(record: bytes) -> str:
     if not record or record[0] not in (VERSION, OLD_VERSION):
         version = record[0] if record else "missing"
-        return f"belief record: version {version}, this release reads {VERSION}"
+        return f"belief record: version {version}, {READS}"
     count = record[2] if len(record) >= HEADER_SIZE else 0
     return f"belief record: {len(record)} bytes for {count} factors"
 
@@ -306,7 +307,7 @@ def read_headers(data: bytes) -> Table:
     versions = packed[::HEADER_SIZE]
     unknown = versions[~np.isin(versions, (0, OLD_VERSION, VERSION))]
     if len(unknown):
-        raise UnknownRecord(f"belief record: version {unknown[0]}, this release reads {VERSION}")
+        raise UnknownRecord(f"belief record: version {unknown[0]}, {READS}")
     header, starts = np.zeros(len(versions), HEADER), np.arange(0, len(data), HEADER_SIZE)
     _unpack_headers_at(packed, starts, starts + HEADER_SIZE, np.flatnonzero(versions), header)
     return header

@@ -16,6 +16,8 @@ from stream_rater.pipeline import ports
 from tests.contract import rigs
 from tests.integration.topics import Bytes
 
+NO_BELIEFS = BeliefColumn.of(())
+
 BOTH = frozenset(range(rigs.PARTITIONS))
 ALL = frozenset(range(rigs.SHARDS))
 
@@ -160,9 +162,7 @@ def test_events_that_went_ahead_are_undone_however_soon(
         member.do(ports.Publish([first], {0: turn}))
         sent, first = [*sent, first], rigs.event(0, f"{turn:05}")
         member.do(
-            ports.Apply(
-                {0: ports.Application(ports.Position(turn + 1, turn), ports.NO_BELIEFS)}, [first]
-            )
+            ports.Apply({0: ports.Application(ports.Position(turn + 1, turn), NO_BELIEFS)}, [first])
         )
         assert member.do(ports.Committed(ALL)) == {0: turn, 1: None, 2: None}
     assert kafka_rig.events() == rigs.seen(sent)
@@ -223,9 +223,7 @@ def test_who_is_denied_leaves_no_events_open(
     with pytest.raises(
         Denied, match=r"changing beliefs or writing .*rating-changed: redis: NOPERM"
     ):
-        member.do(
-            ports.Apply({0: ports.Application(ports.Position(2, 1), ports.NO_BELIEFS)}, events)
-        )
+        member.do(ports.Apply({0: ports.Application(ports.Position(2, 1), NO_BELIEFS)}, events))
     assert kafka_rig.events() == []
 
 
@@ -262,14 +260,14 @@ def test_the_time_to_send_events_counts_as_part_of_their_publish(
         begin(events)
 
     monkeypatch.setattr(worker, "_begin", begin_in_a_second)
-    call = ports.Application(ports.Position(2, 1), ports.NO_BELIEFS)
+    call = ports.Application(ports.Position(2, 1), NO_BELIEFS)
     groups: list[list[ports.Effect[Any]]]
     groups = [[ports.Publish(events, {0: 1})], [ports.ShardEnds(), ports.Publish(events, {0: 2})]]
     for publishes in groups:
         assert member.do(ports.Apply({0: call}, events)) == {0: True}
         for each in publishes:
             member.do(each)
-        call = ports.Application(ports.Position(3, 2), ports.NO_BELIEFS)
+        call = ports.Application(ports.Position(3, 2), NO_BELIEFS)
     assert took == {"Apply": [0.0, 0.0], "Publish": [1.0, 1.0], "ShardEnds": [0.0]}
 
 

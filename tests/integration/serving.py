@@ -38,7 +38,8 @@ def ask(api: Answering, path: str, body: Any = None, method: str = "", **headers
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method or ("GET" if body is None else "POST"), path, data, named)
+        with suppress(BrokenPipeError):  # it may answer before it has read a body that is too large
+            connection.request(method or ("GET" if body is None else "POST"), path, data, named)
         answer = connection.getresponse()
         text = answer.read().decode()
         return Answered(answer.status, {k.lower(): v for k, v in answer.getheaders()}, text)

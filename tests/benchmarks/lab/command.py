@@ -5,10 +5,12 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.options import COUNT, FOLDER, one_line_errors, table_options, trial_options
+from stream_rater.cli.options import COUNT, one_line_errors, table_options, trial_options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.evaluation.spaces import SPACES
 from tests.benchmarks.lab.report import MADE_UP_PARTS, PARTS, USUAL_PARTS, evidence_report
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
