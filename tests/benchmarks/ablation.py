@@ -1,5 +1,5 @@
 """`python -m tests.benchmarks.ablation`: what each part of our system, and of how it is tuned and
-calibrated, gains on the files that report: the log loss with the part switched off less that with
+calibrated, gains on the shared files: the log loss with the part switched off less that with
 it, on the same rounds, with the 95 % interval of a paired bootstrap. Exit code 1: a file was
 skipped.
 
@@ -32,11 +32,11 @@ from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.games import OTHER, Plan, laid_out
 from tests.benchmarks.lab.forward import Steps, fit_in_steps
 from tests.benchmarks.lab.game import Game, games_of
-from tests.benchmarks.lab.games import REFERENCE, REPORTING
+from tests.benchmarks.lab.games import REFERENCE
 from tests.benchmarks.lab.report import load
 from tests.benchmarks.measure import Result, result
 
-PLANS = [each for each in games.PLANS if each.whole and {*each.files} <= {*REPORTING}]
+PLANS = [each for each in games.PLANS if each.whole]
 QUICK = (Plan(("formula-one",), 6, 100),)
 
 

@@ -60,7 +60,7 @@ PLANS = (
     Plan(("frc",), rounds=12_000, systems=ALL),
     Plan(("football",), rounds=12_000, skip=16_991), Plan(("votes",)),
 )  # fmt: skip
-"""The second half of `clubs` reports, because seats and scores were built with the first half. Of
+"""Of `clubs`, it is the second half, because seats and scores were built with the first half. Of
 `football`, it is the first rounds from 1990 on."""
 OTHER = Plan((), rounds=12_000)
 QUICK = (Plan(("map-rando",), 3, 60),)

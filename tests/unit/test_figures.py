@@ -58,10 +58,10 @@ def test_sums_in_the_readmes_table() -> None:
     """Only verdicts of the chosen system are added. A sum has the date of its oldest part."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
     games = [rows.Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
-             for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
+             for name in ("mine", "chess", "chess/5", "cwl")]  # fmt: skip
     (line,) = (each for each in summary(games).splitlines() if "predicting" in each)
     reported, chose = line.split("; ")[1:]
-    assert "on 3 games of files that had little part in choosing it" in reported
+    assert "on 3 games of files that had no part in choosing it" in reported
     assert "better in 6 comparisons, no difference in 3, worse in 9" in reported
     assert "on 1 games of files that chose it, better in 2 comparisons" in chose
     fault = {"fault": "rolling", "injected": 3, "updates": 10, "lost": 0, "doubled": 0, "wrong": 0}

@@ -26,7 +26,7 @@ from tests.benchmarks.document.rows import (
     replaced,
 )
 from tests.benchmarks.document.tables import TABLES, Table
-from tests.benchmarks.lab.games import BARE, CHOSE, REPORTED, role_of
+from tests.benchmarks.lab.games import ANOTHER, BARE, CHOSE, role_of
 
 Rows = dict[str, Row]
 
@@ -75,7 +75,7 @@ def _games(rows: Rows) -> tuple[str, Row]:
     (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
     said = [f"`{ours}`"]
     for role, whose in (
-        (REPORTED, "that had little part in choosing it"),
+        (ANOTHER, "that had no part in choosing it"),
         (CHOSE, "that chose it"),
     ):
         own = [row for row in played if role_of(row.word(1)) == role]

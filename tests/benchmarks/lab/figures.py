@@ -13,16 +13,15 @@ from tests.benchmarks.document.rows import Origin, made
 from tests.benchmarks.document.tables import BY_SECTION
 from tests.benchmarks.lab import evidence
 from tests.benchmarks.lab.forward import USUAL_DIMENSIONS
-from tests.benchmarks.lab.games import Result
+from tests.benchmarks.lab.games import CHOOSING, Result
 from tests.benchmarks.lab.rows import Report, rows
 
 PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
 """What the Elo-MMR paper and its preprint report: by data set and system, and of farming."""
 
 CHOSEN = (  # A note for reports: the files by which systems, noise and first guesses were chosen.
-    "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
-    "the files cwl, map-rando, codeforces and, in earlier releases, formula-one: on these they are "
-    "no test. Experience was chosen by the first three."
+    "The two-moment filter, its defaults, and the first guesses of it and of Elo-MMR were chosen "
+    f"by the files {', '.join(CHOOSING)}: on these they are no test."
 )
 
 Lines = Iterable[str]

@@ -171,16 +171,16 @@ CASES = {
 }  # fmt: skip
 """What is compared: how ours forecasts and how the peer does."""
 
-CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
-CHOOSING = ("codeforces", "cwl", "map-rando")
-REPORTING = ("formula-one", "clubs", "frc", "football", "votes")
-"""The files by which they were chosen, and those that only report."""
+CHOSE, ANOTHER = "chose", "another file"
+CHOOSING = "codeforces", "cwl", "map-rando", "formula-one", "clubs", "frc", "football", "votes"
+"""The files that were looked at when systems and defaults were chosen: all that the project has.
+Another file, given by `--file`, only reports."""
 
 
 def role_of(game: str) -> str:
     """The part that a game's file, the name before the comma, had in choosing."""
     file = game.split(",", maxsplit=1)[0]
-    return CHOSE if file in CHOOSING else REPORTED if file in REPORTING else ANOTHER
+    return CHOSE if file in CHOOSING else ANOTHER
 
 
 def part_of(file: str, cut: str = "") -> str:
