@@ -11,7 +11,8 @@ import click
 
 from stream_rater.cli import correct, options
 from stream_rater.config import errors, files
-from stream_rater.config.ladders import any_ladder
+from stream_rater.config.ladders import BETTER_LADDER, any_ladder
+from stream_rater.config.settings import PREFIX
 from stream_rater.contract.events import shown, to_json
 from stream_rater.runtime.progress import counted
 from stream_rater.tables.reading import Reading
@@ -60,10 +61,10 @@ def rate(
         raise errors.BadConfiguration("give --config or --ladders, not both")
     if config:
         ladders = any_ladder(files.read_rating(config))
-    elif ladders_path:
-        ladders = files.read_ladders(ladders_path)
+    elif named := ladders_path or os.environ.get(f"{PREFIX}LADDERS"):
+        ladders = files.read_ladders(Path(named))
     else:
-        ladders = files.ladders_of_environment(os.environ)
+        ladders = BETTER_LADDER
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise errors.BadConfiguration('--records: no record holds history "full"; give a number')
     if records and form not in (None, "json"):
@@ -202,7 +203,10 @@ MAX_PAIRED = 8  # The most sides for which the table shows their chances against
 @click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
 @click.option("--scores", help="With --ranks: the sides' scores, as in 4,1; - has none.")
 @click.option("--seats", help="The sides' seats, as in home,away; - has none.")
-@options.VARIANCE_FACTOR
+@click.option(
+    "--variance-factor", "factor", type=options.POSITIVE,
+    help="Multiplies the variance of a side's performance; with --file it is learned without it.",
+)  # fmt: skip
 @options.FORMAT
 @options.DATA
 @options.SETTINGS
@@ -228,7 +232,10 @@ def predict(
         assert ladder is not None
         _show(operation.from_redis(question, settings, ladder), as_json=form == "json")
         return
-    ladders = any_ladder(files.read_rating(config)) if config else files.ladders_for_file(settings)
+    if config:
+        ladders = any_ladder(files.read_rating(config))
+    else:
+        ladders = files.ladders_of_settings(settings, BETTER_LADDER)
     answer, read = operation.from_file(question, file, ladders, ladder)
     _show(answer, as_json=form == "json")
     read.conclude()
@@ -241,7 +248,8 @@ def _show(answer: "RoundPrediction", *, as_json: bool) -> None:
     console = options.table_console()
     console.print(_table_of_sides(answer))
     draw = f", draw {answer.draw:.1%}" if answer.draw else ""
-    print(f"quality {answer.quality:.2f}{draw}")
+    by = f", calibrated by {answer.learned_from:,} rounds" if answer.learned_from else ""
+    print(f"quality {answer.quality:.2f}{draw}{by}")
     if answer.changes:
         console.print(_table_of_changes(answer.changes))
     elif answer.changes is not None:

@@ -63,9 +63,10 @@ def standalone(file: Path, listen: str | None, settings: Settings) -> None:
     if listen:
         settings = msgspec.structs.replace(settings, serve=listen)
     _log_compiling("standalone")
+    from stream_rater import places
     from stream_rater.serve.standalone import parts_of_file
 
-    ladders = files.ladders_of_settings(settings)
+    ladders = places.ladders_of(msgspec.structs.replace(settings, data=str(file)))
     _serve(settings, ladders, parts_of_file(settings, ladders, file))
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import ANY_LADDER, BETTER_LADDER, Ladder, Ladders
+from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.config.settings import NOT_SETTINGS, OF_KUBERNETES, PREFIX, SECRETS, Settings
 from stream_rater.rating.parameters import RatingConfig
 
@@ -146,23 +146,11 @@ def _check_tokens(settings: Settings, where: Path | str) -> None:
         )
 
 
-def ladders_of_environment(environment: Mapping[str, str]) -> Ladders:
-    """The ladders of the file that the environment names, for a command that rates a file. If it
-    names none, every ladder has the parameters that suit most games."""
-    variable = f"{PREFIX}LADDERS"
-    if not (path := environment.get(variable)):
-        return BETTER_LADDER
-    try:
-        return read_ladders(Path(path))
-    except BadConfiguration as error:
-        raise BadConfiguration(f"{variable}: {error}") from None
-
-
-def ladders_of_settings(settings: Settings) -> Ladders:
-    """The ladders of the file that these settings name. Raises BadConfiguration if a ladder keeps
-    full histories, which do not fit into a record."""
+def ladders_of_settings(settings: Settings, without: Ladders = ANY_LADDER) -> Ladders:
+    """The ladders of the file that these settings name, or those `without` one. Raises
+    BadConfiguration if a ladder keeps full histories, which do not fit into a record."""
     if not settings.ladders:
-        return ANY_LADDER
+        return without
     ladders = read_ladders(Path(settings.ladders))
     for name, ladder in ladders.ladders.items():
         if any(rating.kept == 0 for rating in ladder.ratings):
@@ -171,14 +159,6 @@ def ladders_of_settings(settings: Settings) -> Ladders:
                 "here it is the number of factors that a record keeps"
             )
     return ladders
-
-
-def ladders_for_file(settings: Settings) -> Ladders:
-    """The ladders of a command that rates a file: those of the ladders file that these settings
-    name. Without one, every ladder has the parameters that suit most games. Raises as
-    `ladders_of_settings` does."""
-    found = ladders_of_settings(settings)
-    return BETTER_LADDER if found is ANY_LADDER else found
 
 
 # --- a password that changes while a process runs: it is rotated, or is a token that expires -----

@@ -182,11 +182,6 @@ def _fingerprint(terms: Terms | None) -> str:
     return hashlib.sha256(msgspec.json.encode((rating, limits))).hexdigest()[:16]
 
 
-BETTER_FOR_DUELS = (
-    "duels or teams, rated by elo-mmr, as without a ladders file: two-moment predicts such rounds "
-    "better: choose it by "
-)
-"""The hint where nobody chose a system; how to choose follows."""
 ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
 """The ladders of a log if there is no ladders file. A log keeps them, whatever predicts better."""
 BETTER_RATING = from_builtins({"system": "two-moment", **BETTER})

@@ -44,6 +44,7 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import density, mills
+from stream_rater.rating.wins import MOST_OF_ROUND, Performances
 
 HALF_LIFE = 1500.0  # The number of pairs after which a pair's weight is halved.
 HALF_LIVES = 6  # Pairs older than this many half-lives are dropped.
@@ -56,7 +57,6 @@ PRIOR_OF_WIDTH = 1.5
 of football are draws, and hardly any in a race."""
 PRIOR_OF_UPSET = 0.05  # The prior standard deviation of `upset`, which is not negative.
 MOST_UPSET = 0.2  # The largest `upset`. Then two of five results are decided by chance alone.
-MOST_OF_ROUND = 50.0  # The most pairs that a round counts as.
 ALL_PAIRS = 8
 """All pairs of a round of up to this many sides are looked at. In a larger round, MOST_COMPARED
 sides, spread evenly over the standings, are each compared with DISTANCES others, near and far."""
@@ -107,6 +107,7 @@ class Learned(NamedTuple):
 
 
 EVERYTHING, ONLY_WIDTH = Learned(), Learned(factor=False, upset=False)
+ONLY_FACTOR = Learned(draw_width=False, upset=False)
 
 
 def fit(
@@ -288,6 +289,24 @@ def pairs_of(
     return Pairs(gap, spread, drew, worth[of_round]), of_round
 
 
+def fading(pairs: Pairs) -> tuple[Pairs, Pairs]:
+    """The pairs that are not forgotten, of some in the order of the season; and the same with the
+    weights that they still have."""
+    younger = pairs.weight.sum() - np.cumsum(pairs.weight)
+    kept = int(np.searchsorted(-younger, -HALF_LIVES * HALF_LIFE))
+    pairs, younger = pairs.of(slice(kept, None)), younger[kept:]
+    return pairs, pairs._replace(weight=pairs.weight * 0.5 ** (younger / HALF_LIFE))
+
+
+def factor_of(starts: Ints, place: Places, sides: Performances) -> float:
+    """The factor that suits a ladder by past rounds, as in `pairs_of`, the newest one last. It is
+    fitted with the ladder's own width of draws and upset."""
+    start = Calibration(1.0, sides.margin, sides.upset)
+    draws = sides.margin > 0.0
+    pairs, _ = pairs_of(starts, place, sides.mu, sides.sigma**2, draws=draws)
+    return fit(fading(pairs)[1], draws=draws, start=start, learned=ONLY_FACTOR).factor
+
+
 # --- as rounds come in ----------------------------------------------------------------------------
 
 NO_PAIRS = Pairs(np.empty(0), np.empty(0), np.empty(0, np.bool_), np.empty(0))
@@ -365,9 +384,5 @@ class Learner:
         self._since = 0.0
         if not len(self._pairs.gap):
             return self._now or self.start
-        weight = self._pairs.weight
-        younger = weight.sum() - np.cumsum(weight)
-        kept = int(np.searchsorted(-younger, -HALF_LIVES * HALF_LIFE))
-        self._pairs, younger = self._pairs.of(slice(kept, None)), younger[kept:]
-        recent = self._pairs._replace(weight=self._pairs.weight * 0.5 ** (younger / HALF_LIFE))
+        self._pairs, recent = fading(self._pairs)
         return fit(recent, draws=self.draws, start=self._now, learned=self.learned)

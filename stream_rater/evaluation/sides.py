@@ -29,10 +29,9 @@ from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.shared_scores import have_draws
-from stream_rater.rating import levels
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.wins import performances_of
+from stream_rater.rating.wins import of_wave
 from stream_rater.rounds.ragged import Ragged
 
 
@@ -100,11 +99,10 @@ def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     for session, indices, wave in contender.rate(sessions):
         if wave is None:
             continue
-        starts, (measured, share) = wave.entry_starts, levels.measured(config, wave)
-        own = performances_of(config, starts, share, measured, wave.sigma)
+        own = of_wave(config, wave)
         found.append(Sides(
             session.numbers[indices], np.diff(wave.round_starts), wave.place, own.mu, own.sigma**2,
-            np.minimum.reduceat(wave.rounds, starts[:-1]),
+            np.minimum.reduceat(wave.rounds, wave.entry_starts[:-1]),
         ))  # fmt: skip
         results += len(wave.mu)
     return run_of(Sides.concat(found), contender.rating_s, results)

@@ -13,11 +13,11 @@ from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
 from stream_rater.library.messages import Duel, Sides
 from stream_rater.library.tables import objects
+from stream_rater.rating import wins
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, ratings
-from stream_rater.rating.wins import Performances, deviations, forecast, of_round, shift_of_sides
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import numbers_of
@@ -178,7 +178,7 @@ def calibration_of(bins: Sequence["WinBin"]) -> results.Calibration:
 
 
 def prediction(
-    config: RatingConfig, pool: Pool, standings: Sequence[Entry], variance_factor: float
+    config: RatingConfig, pool: Pool, standings: Sequence[Entry], by: wins.VarianceFactor
 ) -> results.Prediction:
     """The prediction for a round with these sides. Newcomers have the initial belief."""
     sides = [side.team or (side.player or "",) for side in standings]
@@ -188,23 +188,37 @@ def prediction(
         for side, each in zip(sides, standings, strict=True)
     ])  # fmt: skip
     starts = bounds(np.array([len(side) for side in sides], np.int64))
-    shift = shift_of_sides(config, [each.seat for each in standings])
-    found = of_round(config, starts, share, players, variance_factor, shift)
-    return results.Prediction(players=objects(list(sides)), **found._asdict())
+    shift = wins.shift_of_sides(config, [each.seat for each in standings])
+    found = [each.forecast(config, starts, share, players, shift) for each in (by, wins.MODEL)]
+    return results.Prediction(**_fields(sides, found, by))
 
 
 def predicted(
-    config: RatingConfig, players: tuple[str, str], found: tuple[float, ...], name: str
-) -> dict[str, Any]:
-    """`win`, or all fields of a prediction if another one is asked for. `found`: its numbers."""
+    config: RatingConfig, players: tuple[str, str], found: tuple[float, ...],
+    by: wins.VarianceFactor, name: str,
+) -> dict[str, Any]:  # fmt: skip
+    """`win`, or all fields of a prediction if another one is asked for. `found` is that of
+    `Duels.forecast`."""
     if name == "win" and config.upset == 0.0 and found[0] + found[1] <= 1.0:
         return {"win": np.array(found[:2])}
     mu, sigma = np.array(found[2:]).reshape(2, 2)
-    sides = Performances(mu, sigma, config.drawn_within, config.upset)
-    return {"players": objects([(each,) for each in players]), **forecast(sides)._asdict()}
+    given = config, np.arange(3), np.ones(2), mu, sigma
+    both = [wins.forecast(each.performances(*given)) for each in (by, wins.MODEL)]
+    return _fields([(each,) for each in players], both, by)
+
+
+def _fields(
+    sides: Sequence[tuple[str, ...]], both: Sequence[wins.Forecast], by: wins.VarianceFactor
+) -> dict[str, Any]:
+    """The fields of a prediction from the forecasts with and without the factor."""
+    found, raw = both
+    return {
+        **found._asdict(), "players": objects(list(sides)), "raw": raw.win,
+        "variance_factor": by.factor, "learned_from": by.rounds,
+    }  # fmt: skip
 
 
 def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:
     """The most even teams of these players."""
-    found = even_teams(players, deviations(pool.rating, believed(pool, players), teams), teams)
+    found = even_teams(players, wins.deviations(pool.rating, believed(pool, players), teams), teams)
     return [tuple(players[i] for i in members) for members in found]

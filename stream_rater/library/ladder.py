@@ -327,32 +327,34 @@ class Ladder:
 
     def predict(
         self, sides: Sequence[results.Side], *, shares: Sequence[results.Shares] | None = None,
-        variance_factor: float = 1.0, seats: Sequence[str | None] | None = None,
+        variance_factor: float | None = None, seats: Sequence[str | None] | None = None,
     ) -> results.Prediction:  # fmt: skip
         """Predict a round: the probability of each side to win, and its mean rank.
+
+        How sure the prediction is, follows from the ladder's newest rounds, of which each is
+        predicted by the ratings before it: the factor is learned by which the variance of a side's
+        performance was too small, or too large. `raw` has the prediction without it.
 
         Args:
             sides: The sides, as in `rate`. A player who has not played yet is a newcomer.
             shares: The shares, as in `rate`.
-            variance_factor: The factor by which the variance of a side's performance is multiplied.
-                A factor above 1 corrects predictions that are too confident. `stream-rater tune`
-                finds it.
+            variance_factor: The factor by which the variance of a side's performance is multiplied,
+                instead of the one that is learned. 1 is the model as it is.
             seats: The seats, as in `rate`.
 
         Raises:
             InvalidRound: The sides, the shares, the seats or the factor are invalid.
         """
         messages, rater = self._messages, self._rater
+        by = rater.variance_factor(variance_factor)
         if shares is None and seats is None:
-            found = rater.predict_duel(sides, variance_factor)
+            found = rater.predict_duel(sides, by)
             if found is not None:
                 return found
         standings = messages.standings_of(messages.sides_of(sides), None, shares, seats)
         now = self._answers.text_of(rater.work.latest_s)
         rater.decoded(messages.message_of(rater.ladder, "prediction", now, standings))
-        return self._answers.prediction(
-            self.parameters, rater.pool, standings, messages.factor_of(variance_factor)
-        )
+        return self._answers.prediction(self.parameters, rater.pool, standings, by)
 
     def what_if(
         self, sides: Sequence[results.Side], ranks: Sequence[int | None] | None = None, *,

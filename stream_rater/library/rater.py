@@ -7,7 +7,6 @@ nothing.
 """
 
 import io
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,7 +22,9 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import parse_time
 from stream_rater.contract.record import Record
 from stream_rater.library import answers, messages, results
+from stream_rater.library.learned_factor import FactorLearner
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.wins import VarianceFactor
 from stream_rater.replay import edited_log
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.files import json_lines, read_lines
@@ -175,6 +176,7 @@ class _LogReplay:
         self._empty = Pool(rating)
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
         self.window = self._replay.log.validator._window_of(0)
+        self.learner = FactorLearner()
         self.duels: Duels | None = None  # None before the first round, and if they are not plain.
 
     @property
@@ -189,6 +191,7 @@ class _LogReplay:
         rated = [each for each in batch.rated if each.pool is self.pool]
         for each in rated:
             self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
+            self.learner.add(each)
         for seeded in batch.seeded:
             if seeded.seed.ladder == self.ladder:
                 self.latest_s = max(self.latest_s, seeded.seed.time)
@@ -290,21 +293,27 @@ class Rater:
         self._current = None
         found = duels.rate(duel.players, duel.ranks, duel.weight, time_s, end)
         work.latest_s = max(work.latest_s, time_s)
+        work.learner.add_duel(found, duel.ranks)
         self._current = work
         self._log.add(duel)
         return results.RoundResult.later(partial(answers.of_duel, duel, found, work.pool.rule))
 
-    def predict_duel(self, sides: Any, variance_factor: Any) -> results.Prediction | None:
+    def variance_factor(self, given: object) -> VarianceFactor:
+        """The given factor; None: the one that is learned. Raises InvalidRound."""
+        return self.work.learner.now if given is None else VarianceFactor(messages.factor_of(given))
+
+    def predict_duel(self, sides: Any, by: VarianceFactor) -> results.Prediction | None:
         """Predict a duel."""
-        duels, plain = self.work.duels, type(variance_factor) in (float, int)
-        if duels is None or not (plain and 0.0 < variance_factor < math.inf):
+        duels = self.work.duels
+        if duels is None:
             return None
         try:
             players = convert((sides,), messages.Duel).players
         except ValueError:
             return None
-        found = duels.forecast(players, float(variance_factor))
-        return results.Prediction.later(partial(answers.predicted, self.rating, players, found))
+        found = duels.forecast(players, by.factor, by.margin(self.rating))
+        fields = partial(answers.predicted, self.rating, players, found, by)
+        return results.Prediction.later(fields)
 
     # --- seeds ---
 

@@ -184,11 +184,17 @@ class Prediction(Columns):
     pairwise: Floats
     """(S, S) the probability that the side of the row is better than that of the column; 0 on the
     diagonal."""
+    raw: Floats
+    """(S,) `win` by the model as it is, without a factor."""
+    variance_factor: float
+    """The factor by which the variance of each side's performance was multiplied."""
+    learned_from: int
+    """The number of past rounds from which the factor was learned; 0 if it was not learned."""
     quality: float
     """A measure of how even the round is: 1 if all sides are equally likely to win, 0 if the winner
     is certain. It is the entropy of the winner, divided by that of an even round."""
 
-    DECIMALS: ClassVar[Mapping[str, int]] = {"win": 3, "expected_rank": 2}
+    DECIMALS: ClassVar[Mapping[str, int]] = {"win": 3, "expected_rank": 2, "raw": 3}
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name, without `pairwise`, which is a table of its own."""
@@ -197,7 +203,8 @@ class Prediction(Columns):
     @property
     def title(self) -> str:
         draw = f", draw {self.draw:.3f}" if self.draw > 0.0 else ""
-        return f"prediction for {len(self)} sides: quality {self.quality:.2f}{draw}"
+        by = f", calibrated by {self.learned_from:,} rounds" if self.learned_from else ""
+        return f"prediction for {len(self)} sides: quality {self.quality:.2f}{draw}{by}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

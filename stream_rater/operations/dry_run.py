@@ -11,7 +11,7 @@ import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config import errors, files
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.ladders import BETTER_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Record
@@ -53,7 +53,10 @@ class DryRun(NamedTuple):
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
     """Replay the ladder's log, or a file of rounds, without and with these corrections. Deferred
     ones are applied with all that the log has deferred. Raises BadConfiguration or Failed."""
-    ladders = (files.ladders_for_file if file else files.ladders_of_settings)(settings)
+    from stream_rater import places
+
+    offline = files.ladders_of_settings(settings, BETTER_LADDER)
+    ladders = offline if file else places.ladders_of(settings)
     ladder = plan[0].ladder
     corrections.check_all(plan, ladders)
     if plan[-1].batched:
@@ -62,7 +65,6 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
         with input_file.file_failures():
             preview = _preview(input_file.RoundsFile(file).records, plan, ladders, settings)
     else:
-        from stream_rater import places
         from stream_rater.operations.ladder_replay import live_log
 
         with errors.named_failures(), places.opened(settings) as place:

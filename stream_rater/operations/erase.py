@@ -9,7 +9,6 @@ import secrets
 
 from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures, with_cure
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations.migrate import Migration, mentions_in
@@ -30,7 +29,7 @@ def erase(
     """Replace a player's id by a pseudonym. `name`: the pseudonym; None chooses a random one.
     `prefix`: that of the new topics; empty for a data file. `dry_run`: only report the records that
     name the player. Raises BadConfiguration or Failed."""
-    pseudonym, ladders = pseudonym_of(player, name), ladders_of_settings(settings)
+    pseudonym, ladders = pseudonym_of(player, name), places.ladders_of(settings)
     startup.configure()
     with named_failures(), places.opened(settings, writes=not dry_run) as place:
         selfcheck.check()

@@ -12,7 +12,7 @@ import numpy as np
 from stream_rater import places
 from stream_rater.columns import player_column, sharding
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import errors, files
+from stream_rater.config import errors
 from stream_rater.config.settings import Settings
 from stream_rater.contract import events
 from stream_rater.contract.corrections import Correction
@@ -128,7 +128,7 @@ def _belief(
     seed: events.CorrectionCause | None,
 ) -> Iterator[str]:  # fmt: skip
     """Yield lines that describe a belief. `seed`: the seed or reset in the newest event."""
-    ladders = files.ladders_of_settings(place.settings)
+    ladders = places.ladders_of(place.settings)
     terms = ladders.find(ladder, place.end_of(ladder))
     if why := disagreement(place, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)

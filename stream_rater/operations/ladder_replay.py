@@ -10,7 +10,6 @@ from typing import Any
 from stream_rater import places
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
@@ -109,7 +108,7 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
     """Make a checkpoint of each of these ladders; if none is named, of each ladder that has rounds.
     A checkpoint includes all rounds that are finished now. Workers may go on during this. Raises
     BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     with named_failures(), places.opened(settings) as place:
         selfcheck.check()
         place.check_whole()

@@ -9,11 +9,13 @@ is rated in two places. Before that it does not change: it can still be used, or
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
 
 from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures, with_cure
 from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.operations.migrate import Migration
 from stream_rater.runtime import selfcheck, startup
@@ -28,6 +30,13 @@ def move(settings: Settings, old: Settings, *, from_kafka: bool) -> None:
         _check_apart(settings, old)
     ladders = ladders_of_settings(settings)
     with named_failures(), places.opened(old, writes=True) as source:
+        own = places.ladders_of(old)
+        if own is not ANY_LADDER and not (from_kafka or settings.ladders):
+            raise BadConfiguration(
+                f"{source.name}: without a ladders file its rounds are rated by parameters of its "
+                f"own: write '{msgspec.json.encode(own).decode()}' to a file ladders.json, which "
+                f"workers need, too, and set {PREFIX}LADDERS to it"
+            )
         startup.configure()
         selfcheck.check()
         new = structs.replace(settings, data="", partitions=source.partitions)

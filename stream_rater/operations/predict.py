@@ -12,7 +12,6 @@ import numpy as np
 
 from stream_rater.columns.ranges import bounds
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.library.messages import Sides, standings_of
@@ -20,7 +19,7 @@ from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import rate_file
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.seats import SEAT_CURE, is_seat
-from stream_rater.rating.wins import deviations, of_round, shift_of_sides
+from stream_rater.rating.wins import MODEL, VarianceFactor, deviations, shift_of_sides
 from stream_rater.replay import what_if
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of
@@ -36,7 +35,8 @@ class RoundQuestion(NamedTuple):
     sides: list[tuple[str, ...]]  # The players of each side.
     teams: int | None  # The number of even teams to form; None: the sides are given.
     ranks: list[int | None] | None  # None without a result, or for a side that did not finish.
-    variance_factor: float  # The factor of the variance of a side's performance.
+    variance_factor: float | None
+    """The factor of the variance of a side's performance; None: the learned one."""
     seats: list[str | None]
     scores: list[float | None]
 
@@ -83,6 +83,8 @@ class RoundPrediction(msgspec.Struct):
     draw: float
     quality: float
     pairwise: list[list[float]]
+    variance_factor: float
+    learned_from: int  # The number of rounds from which it was learned; 0: it was not.
     changes: list[PredictedChange] | None = None  # None if the question has no result.
 
 
@@ -105,7 +107,8 @@ def from_file(
     pool = pools[ladder]
     edits = rated.verdicts.of(ladder) if rated.verdicts else NO_EDITS
     time_s = int(pool.headers(np.arange(len(pool)))["time"].max(initial=0))
-    return _answer(question, what_if.KnownBeliefs(ladder, pool, edits, time_s)), rated.file
+    known = what_if.KnownBeliefs(ladder, pool, edits, time_s)
+    return _answer(question, known, rated.learned[ladder].now), rated.file
 
 
 def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> RoundPrediction:
@@ -117,7 +120,7 @@ def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> Roun
 
     with named_failures(), places.opened(settings) as place:
         try:
-            beliefs = live_beliefs.LiveBeliefs(ladders_of_settings(settings), place)
+            beliefs = live_beliefs.LiveBeliefs(places.ladders_of(settings), place)
             known = beliefs.of(ladder, question.players)
         except live_beliefs.UnratedLadder as error:
             raise Failed(unknown_ladder(ladder, error.rated)) from None
@@ -128,9 +131,12 @@ def from_redis(question: RoundQuestion, settings: Settings, ladder: str) -> Roun
     return _answer(question, known)
 
 
-def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPrediction:
+def _answer(
+    question: RoundQuestion, known: what_if.KnownBeliefs, learned: VarianceFactor = MODEL
+) -> RoundPrediction:
     """The prediction. Raises Failed for a round that cannot be played."""
-    sides, pool = question.sides, known.pool
+    sides, pool, factor = question.sides, known.pool, question.variance_factor
+    by = learned if factor is None else VarianceFactor(factor)
     try:
         playing = what_if.playing_as(question.players, known)
     except what_if.RemovedPlayer as error:
@@ -143,10 +149,8 @@ def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPredic
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     names = [playing[player] for side in sides for player in side]
     beliefs = what_if.believed(pool, names)
-    forecast = of_round(
-        pool.rating, starts, np.ones(len(names)), beliefs, question.variance_factor,
-        shift_of_sides(pool.rating, question.seats),
-    )  # fmt: skip
+    shift = shift_of_sides(pool.rating, question.seats)
+    forecast = by.forecast(pool.rating, starts, np.ones(len(names)), beliefs, shift)
     rating = pool.rule.rating(beliefs.mu, beliefs.sigma).tolist()
     mu, sigma, rounds = (column.tolist() for column in beliefs)
     players = list(map(PlayerNow, chain(*sides), mu, sigma, rating, rounds))
@@ -155,7 +159,7 @@ def _answer(question: RoundQuestion, known: what_if.KnownBeliefs) -> RoundPredic
     answer = RoundPrediction(
         known.ladder,
         list(map(PredictedSide, members, forecast.win.tolist(), ranks, question.seats)),
-        forecast.draw, forecast.quality, forecast.pairwise.tolist(),
+        forecast.draw, forecast.quality, forecast.pairwise.tolist(), by.factor, by.rounds,
     )  # fmt: skip
     if question.ranks is not None:
         answer.changes = list(_changes(known, sides, question))
@@ -182,7 +186,7 @@ def _changes(
 
 
 def question_of(
-    sides: Sequence[str], *, teams: int | None, ranks: str | None, factor: float,
+    sides: Sequence[str], *, teams: int | None, ranks: str | None, factor: float | None,
     seats: str | None = None, scores: str | None = None,
 ) -> RoundQuestion:  # fmt: skip
     """The question in these arguments of the command. Raises BadConfiguration."""

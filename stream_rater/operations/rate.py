@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -15,10 +16,10 @@ import numpy as np
 from msgspec.structs import astuple
 
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.files import ladders_of_environment
-from stream_rater.config.ladders import Ladders, say_cautions
+from stream_rater.config.ladders import BETTER_LADDER, Ladders, say_cautions
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
+from stream_rater.library.learned_factor import FactorLearner
 from stream_rater.operations import input_file
 from stream_rater.places import is_data_file
 from stream_rater.rating import seasons, stages
@@ -107,6 +108,7 @@ class RatedFile(NamedTuple):
     file: input_file.RoundsFile
     replay: Replay
     verdicts: Verdicts | None  # The verdicts on its corrections; None if it has none.
+    learned: defaultdict[str, FactorLearner]  # How sure predictions of each ladder should be.
 
 
 def rate_file(
@@ -120,14 +122,17 @@ def rate_file(
 
     def run(verdicts: Verdicts | None) -> RatedFile:
         replay = Replay(ladders, window, verdicts=verdicts, cores=cores)
+        learned = defaultdict[str, FactorLearner](FactorLearner)
         file.restart()
         with input_file.output(changes) if changes else nullcontext() as log:
             for batch in replay.run(file.records()):
                 file.mistakes.add_all(batch.log)
                 file.order.add(batch.log.rounds.rounds)
+                for each in batch.rated:
+                    learned[each.rounds.heads[0].ladder].add(each)
                 if log is not None:
                     log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
-        return RatedFile(file, replay, verdicts)
+        return RatedFile(file, replay, verdicts, learned)
 
     return with_verdicts(run, file.records, ladders, window)
 
@@ -175,7 +180,7 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
     file = input_file.RoundsFile(path, None, reading)
     with input_file.file_failures():
         table, mistakes, refused = file.table(), file.mistakes, set[int]()
-        log = EditedLog(ladders_of_environment({}), Settings().duplicate_window)
+        log = EditedLog(BETTER_LADDER, Settings().duplicate_window)
         for batch in map(log.read, batches_of(records_of(table.lines()))):
             mistakes.add_all(batch)
             refused.update(record.offset for record, _ in batch.rejected)

@@ -9,7 +9,6 @@ from functools import partial
 
 from stream_rater import places
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
@@ -39,7 +38,7 @@ def rebuild(
     """Replay the log into a place, which must have no ratings unless `replace` is given. `cores`:
     the number of cores; None: all. `fill`: the most records that are appended to a partition that
     lost some; None: MOST_FILLERS. Raises BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     began_s = time.monotonic()
     startup.configure()
     with named_failures():

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stream_rater import places
-from stream_rater.config import errors, files
+from stream_rater.config import errors
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
@@ -44,7 +44,7 @@ def season_standings(
     """Keep the standings of a ladder's season; without a number, of all that have ended and are not
     kept. Yields a line about each. `wait_s`: how long to wait until what is in the log now is
     rated. Raises BadConfiguration or Failed."""
-    ladders = files.ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     startup.configure()
     with errors.named_failures(), places.opened(settings) as place:
         selfcheck.check()

@@ -16,7 +16,6 @@ from stream_rater.columns.arrays import Floats, Hashes, Ints
 from stream_rater.columns.siphash import Key
 from stream_rater.columns.strings import StringColumn, hash_each
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders, Terms
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -89,7 +88,7 @@ def of_table(
     """The plan for a table of ratings. `scale`: the scale of its numbers. `sigma`: the sigma, on
     this scale, of players without one. `skip_invalid`: whether valid rows are taken if others are
     invalid. `sends`: whether the seeds go to the log. Raises BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
     try:
@@ -225,7 +224,7 @@ def reset(
     settings: Settings,
 ) -> str:  # fmt: skip
     """Make a player's rating uncertain again. Returns a line. Raises BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     _, end = terms_of(ladders, ladder, settings)
     given = UNSET if mu is None else mu
     event = PlayerReset(
@@ -259,7 +258,7 @@ ORDER = Key(np.uint64(0), np.uint64(0))
 
 def of_ladder(source: str, taken: seed_records.Taken, head: SeedHead, settings: Settings) -> Plan:
     """The plan for the players of the ladder `source`. Raises BadConfiguration or Failed."""
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     if source == head.ladder:
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
     terms, end = terms_of(ladders, head.ladder, settings)

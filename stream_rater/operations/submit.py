@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from stream_rater import places
-from stream_rater.config import errors, files
+from stream_rater.config import errors
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ROUND_COMPLETED, shown
@@ -30,7 +30,7 @@ def submit(
 ) -> None:
     """Send the valid rounds, seeds, resets and corrections of a file; at most `per_second` records,
     if this is given. Raises BadConfiguration, or Failed if lines were rejected or not sent."""
-    ladders = files.ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     file = input_file.RoundsFile(path, None, reading, ladders, once=True)
     decoder, mistakes = RoundDecoder(ladders), file.mistakes
     with errors.named_failures(), places.opened(settings, writes=True) as place:
@@ -85,7 +85,7 @@ def checked_seed(record: Record, ladders: Ladders) -> correction_records.Seed:
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:
     """Send corrections in this order. Returns a line. Raises BadConfiguration or Failed."""
-    ladders, count = files.ladders_of_settings(settings), counted(len(plan), "correction")
+    ladders, count = places.ladders_of(settings), counted(len(plan), "correction")
     once = "what was sent twice changes nothing the second time"
     corrections.check_all(plan, ladders)
     with errors.named_failures(), places.opened(settings, writes=True) as place:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.config import errors, files
+from stream_rater.config import errors
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
@@ -96,10 +96,12 @@ def tune_topic(
     system; None: the ladder's present one. `train`: the size of the first part, as a fraction of
     all rounds. Raises BadConfiguration if the ladders file is not that of the workers, and Failed
     if there are too few rounds or no trials."""
+    from stream_rater import places
+
     if out is not None:
         check_writable(out, *settings.files)
     with trials_on(where) as executor:
-        ladders = files.ladders_of_settings(settings)
+        ladders = places.ladders_of(settings)
         sessions, rejected, growth = _read(settings, ladders, ladder)
         terms = ladders.find(ladder, growth.end)
         assert terms is not None, "it has rounds"

@@ -11,7 +11,6 @@ from stream_rater import places
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed, named_failures
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import events
@@ -66,7 +65,7 @@ def verify(
     """Compare the ratings with a sequential replay of the log. Returns a line with the counts.
     `wait_s`: how long to wait until all of the log is rated. Raises Failed if beliefs differ,
     BadConfiguration if the ladders file or the duplicate window is not that of the workers."""
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     with named_failures(), places.opened(settings) as place:
         place.kernel()  # fails at once where Redis is down
         place.check_settings()
@@ -143,7 +142,7 @@ def compare_mirror(settings: Settings, mirror: Settings) -> str:
             f"MIRROR: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
             f"present settings do: name the mirror's {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX in it"
         )
-    ladders = ladders_of_settings(settings)
+    ladders = places.ladders_of(settings)
     with named_failures(), ExitStack() as stack:
         copy, log = (  # the mirror is read first, so it is the older one
             _Log(stack.enter_context(places.opened(each)), ladders, settings.duplicate_window)

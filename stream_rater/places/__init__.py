@@ -5,6 +5,9 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from stream_rater.config.errors import named_failures
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.index.log import FollowedLog
@@ -32,6 +35,17 @@ def place_of(
 def opened(settings: Settings, *, writes: bool = False) -> "closing[Place]":
     """The same as `place_of`, closed at the end of the block."""
     return closing(place_of(settings, writes=writes))
+
+
+def ladders_of(settings: Settings) -> Ladders:
+    """The ladders of the place: those of the ladders file that the settings name. Without one, a
+    data file has those with which its first round was rated. Raises BadConfiguration or Failed."""
+    if settings.data and not settings.ladders:
+        from stream_rater.places.file import ladders_within
+
+        with named_failures():
+            return ladders_within(Path(settings.data))
+    return ladders_of_settings(settings)
 
 
 def log_to_follow(settings: Settings, data: Path | None = None) -> FollowedLog:

@@ -12,6 +12,8 @@ from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
 
+import msgspec
+
 from stream_rater.adapters.kafka import envelopes
 from stream_rater.adapters.sqlite import events, names, reading
 from stream_rater.adapters.sqlite.database import Database, check_window
@@ -21,6 +23,7 @@ from stream_rater.adapters.sqlite.store import SqliteStore, set_position
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import ANY_LADDER, BETTER_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble
 from stream_rater.contract.events import ESTIMATORS, ROUND_COMPLETED, UPDATERS
@@ -35,6 +38,18 @@ from stream_rater.runtime.progress import counted
 LOOK_S = 0.2  # The longest time between two looks at whether the file has changed.
 AT_ONCE = 5000  # The most records that are read again, or written, together.
 LARGEST = 1 << 40  # A number of bytes that no record has: a record in a file is never cut.
+
+
+def ladders_within(path: Path) -> Ladders:
+    """The ladders of a data file, if there is no ladders file: those that are stored in it. A file
+    of earlier releases has none, and its rounds are rated by elo-mmr. A file without rounds, or no
+    file, has the parameters that suit most games. Raises as FilePlace does."""
+    if not names.real(path).is_file():
+        return BETTER_LADDER
+    with closing(reading.DataFile(path)) as file:
+        if stored := file.meta("ladders"):
+            return msgspec.json.decode(stored, type=Ladders)
+        return ANY_LADDER if any(file.ends()) else BETTER_LADDER
 
 
 class FilePlace(reading.DataFile, Place):
@@ -410,7 +425,7 @@ class FilePlace(reading.DataFile, Place):
 
     def begin_copy(self, source: Place) -> None:
         assert isinstance(source, FilePlace), "a log is moved to Kafka only"
-        for name in ("duplicate_window", "created_at"):
+        for name in ("duplicate_window", "created_at", "ladders"):
             self.database.set_meta(name, source.meta(name))
         self._pruned_before = source.changed_starts()
 

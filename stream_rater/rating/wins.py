@@ -31,6 +31,7 @@ a system's own performances are logistic, the normal ones have the same variance
 two probabilities then differ by at most 0.023.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,12 +41,13 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating import levels
 from stream_rater.rating.elementary import log
-from stream_rater.rating.model import LEAST_TEAM
+from stream_rater.rating.model import LEAST_TEAM, Wave
 from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seats import codes_of, shifts_of
 
 ANY = 2**31 - 1  # Stands for no limit on the number of sides.
+MOST_OF_ROUND = 50.0  # The most pairs of sides that a round counts as when factors are learned.
 LEAST_SIGMA = 1e-3
 """The least standard deviation of a side's performance, in points. Topcoder's volatility has no
 lower bound of its own."""
@@ -95,6 +97,12 @@ def performances_of(
     variance = share**2 * (chances.sigmas * sigma**2 + chances.noise)
     spread = np.maximum(np.sqrt(np.add.reduceat(variance, starts[:-1])), LEAST_SIGMA)
     return Performances(initial_mu + deviation, spread, config.drawn_within, config.upset)
+
+
+def of_wave(config: RatingConfig, wave: Wave) -> Performances:
+    """The performances of the sides of a wave, whose newcomers are placed."""
+    mu, share = levels.measured(config, wave)
+    return performances_of(config, wave.entry_starts, share, mu, wave.sigma)
 
 
 def widened(config: RatingConfig, starts: Ints, sigma: Floats) -> Floats:
@@ -321,21 +329,40 @@ class Forecast(NamedTuple):
     quality: float  # 1 if all sides are equally likely to win, 0 if the winner is certain.
 
 
-def of_round(
-    config: RatingConfig, starts: Ints, share: Floats, players: Believed,
-    variance_factor: float = 1.0, shift: Floats | None = None,
-) -> Forecast:  # fmt: skip
-    """The forecast of a round of S sides with P players in all, by a ladder's parameters.
+class VarianceFactor(NamedTuple):
+    """The factor by which the variances of a prediction are multiplied. Predictions with more than
+    1 are less sure."""
 
-    `starts` (S+1,) contains the index of the first player of each side, and P. `share` (P,) is each
-    player's part of the round, in (0, 1]. A variance factor of more than 1 makes the forecast less
-    sure. `shift` (S,) has the points of each side's seat (`seats.shifts_of`); None: no seats.
-    """
-    began = levels.of_newcomers(config, starts, share, *players)
-    found = levels.of_one_round(config, starts, share, began, players.rounds, shift)
-    return forecast(
-        performances_of(config, starts, found.share, found.mu, players.sigma, variance_factor)
-    )
+    factor: float = 1.0
+    rounds: int = 0  # The number of rounds from which it was learned; 0: it was given.
+
+    def margin(self, config: RatingConfig) -> float:
+        """The width of draws: with a learned factor it grows with the spread, as it did there."""
+        return config.drawn_within * (math.sqrt(self.factor) if self.rounds else 1.0)
+
+    def performances(
+        self, config: RatingConfig, starts: Ints, share: Floats, mu: Floats, sigma: Floats
+    ) -> Performances:
+        """The performances of sides (`performances_of`) with the factor."""
+        found = performances_of(config, starts, share, mu, sigma, self.factor)
+        return found._replace(margin=self.margin(config))
+
+    def forecast(
+        self, config: RatingConfig, starts: Ints, share: Floats, players: Believed,
+        shift: Floats | None = None,
+    ) -> Forecast:  # fmt: skip
+        """The forecast of a round of S sides with P players in all, by a ladder's parameters.
+
+        `starts` (S+1,) contains the index of the first player of each side, and P. `share` (P,) is
+        each player's part of the round, in (0, 1]. `shift` (S,) has the points of each side's seat
+        (`seats.shifts_of`); None: no seats.
+        """
+        began = levels.of_newcomers(config, starts, share, *players)
+        found = levels.of_one_round(config, starts, share, began, players.rounds, shift)
+        return forecast(self.performances(config, starts, found.share, found.mu, players.sigma))
+
+
+MODEL = VarianceFactor()  # The model as it is.
 
 
 def deviations(config: RatingConfig, players: Believed, teams: int) -> Floats:

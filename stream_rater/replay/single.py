@@ -5,6 +5,7 @@ kernel has both stages of a duel in it. A duel is a round of two players who fin
 shares, a ceiling, seats and scores. So only experience moves its sides (`rating.levels`).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,15 +91,30 @@ def _two_moment(
 def _forecast(
     header: Table, two: Two, by: Newcomers, sigmas: float, noise: float, margin: float
 ) -> tuple[float, float, float, float, float, float]:
-    """The probability that each of the players in these rows is better, and the mean and the
-    standard deviation of each one's performance."""
+    """The probability that each of the players in these rows is better, and the mu and the sigma of
+    each, as the round measures them."""
     wave = _wave(header, np.array(two), np.arange(1, 3), 1.0, 0, by)
-    mu, sigma, points = wave.mu, wave.sigma, levels._of_experience(wave.rounds, *by[1])
+    found, points = np.empty((2, 2)), levels._of_experience(wave.rounds, *by[1])
     for i in range(2):
-        mu[i] = by[0][0] + (mu[i] + points[i] - by[0][0])
-        sigma[i] = max(np.sqrt(sigmas * (sigma[i] * sigma[i]) + noise), wins.LEAST_SIGMA)
-    win, lose = wins._better(mu, sigma, margin, 0, 1)
-    return win, lose, mu[0], mu[1], sigma[0], sigma[1]
+        wave.mu[i] += points[i]
+        found[0, i] = by[0][0] + (wave.mu[i] - by[0][0])
+        variance = sigmas * (wave.sigma[i] * wave.sigma[i]) + noise
+        found[1, i] = max(np.sqrt(variance), wins.LEAST_SIGMA)
+    win, lose = wins._better(found[0], found[1], margin, 0, 1)
+    return win, lose, wave.mu[0], wave.mu[1], wave.sigma[0], wave.sigma[1]
+
+
+def wave_of_duels(duels: Sequence[tuple[Floats, Two]]) -> Wave:
+    """The wave of duels that were rated: their CHANGES and ranks, in the order of the players."""
+    ranks, changes = np.array([each for _, each in duels]), np.array([each for each, _ in duels])
+    better_last = ranks[:, 1] < ranks[:, 0]
+    changes[better_last] = changes[better_last, :, ::-1]
+    n, none, never = len(duels), np.empty(0), np.zeros(2 * len(duels), np.int64)
+    mu, sigma, rounds = (changes[:, i].ravel() for i in (PREVIOUS_MU, PREVIOUS_SIGMA, ROUNDS))
+    return Wave(
+        np.arange(0, 2 * n + 1, 2), none, none, never[:0], np.sort(ranks).ravel().astype(np.int32),
+        np.arange(2 * n + 1), np.ones(2 * n), mu, sigma, rounds.astype(np.int64) - 1, never,
+    )  # fmt: skip
 
 
 class Duels:
@@ -109,7 +125,7 @@ class Duels:
         places = getattr(config, "newcomer_offset", 0.0), getattr(config, "newcomer_field", 0.0)
         start = config.initial_mu, config.initial_sigma, *places, config.kept
         self._newcomers: Any = start, tuple(config.inexperience_of_newcomers)
-        self._chances, self._margin = config.chances, config.drawn_within
+        self._chances = config.chances
         # Numba takes a tuple as an argument more quickly than a named tuple.
         own: tuple[Any, ...] = tuple(getattr(config, "for_kernels", ()))
         if isinstance(config, EloMMR):
@@ -144,7 +160,9 @@ class Duels:
         )  # fmt: skip
         return out[:, ::-1] if swapped else out
 
-    def forecast(self, players: tuple[str, str], variance_factor: float) -> tuple[float, ...]:
+    def forecast(
+        self, players: tuple[str, str], variance_factor: float, margin: float
+    ) -> tuple[float, ...]:
         """What `_forecast` says of two players."""
         new, (one, other) = len(self._pool), map(self.row, players)
         self._pool.make_room(new + 1)  # the rows after those of players are newcomers
@@ -152,4 +170,4 @@ class Duels:
         factor = self._pool.rating.variance_factor * variance_factor
         sigmas, noise = factor * self._chances.sigmas, factor * self._chances.noise
         header = self._pool._beliefs.header
-        return _forecast(header, rows, self._newcomers, sigmas, noise, self._margin)
+        return _forecast(header, rows, self._newcomers, sigmas, noise, margin)

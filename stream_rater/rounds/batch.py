@@ -67,12 +67,6 @@ class RoundBatch(Ragged, gc=False):
     """(E,) the number of each entry's seat (`seats`), or NO_SEAT. (0,) if no entry has one."""
     score: Floats = NO_SCORES  # (E,) the score of each entry, or NaN. (0,) if no entry has one.
 
-    @property
-    def are_duels(self) -> bool:
-        """Whether most of these rounds have two sides, or some have teams."""
-        duels = np.count_nonzero(self.entries == 2)
-        return 2 * int(duels) > len(self) or bool((self.members > 1).any())
-
     def __getitem__(self, i: int) -> "OneRound":
         if i >= len(self):
             raise IndexError(i)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from stream_rater.adapters.local_driver import estimator_worker, updater_worker
@@ -14,8 +15,8 @@ from stream_rater.adapters.sqlite.events import end_of_changed
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config.ladders import ANY_LADDER, BETTER_FOR_DUELS, Ladders, say_cautions
-from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.config.ladders import BETTER_LADDER, Ladders, say_cautions
+from stream_rater.config.settings import Settings
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log, selfcheck, startup
@@ -74,13 +75,13 @@ class FileEngine:
             database.set_meta("duplicate_window", settings.duplicate_window)
             if database.meta("kernel") is None:
                 database.set_meta("kernel", KERNEL_VERSION)
+            if ladders is BETTER_LADDER:  # so other releases know what was the best then
+                database.set_meta("ladders", msgspec.json.encode(ladders))
             committed = self._log.estimators.committed
             startup.check_ladders(ladders, self._log, self.ends, lambda: committed)
 
     def _machines(self, ladders: Ladders) -> list[Machine]:
         settings, log_, store, observers = self._settings, self._log, self._store, self._observers
-        if ladders is ANY_LADDER:
-            observers["estimator"].advice = f"{BETTER_FOR_DUELS}a ladders file, {PREFIX}LADDERS"
         cache_bytes = (settings.cache_mb << 20) // 2
         estimator = Estimator(
             ladders, len(log_.parts), len(log_.rounds), window=settings.duplicate_window,

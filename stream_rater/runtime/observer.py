@@ -133,7 +133,6 @@ class ServiceObserver(Observer):
         self._reason = ""  # Why the role started over last, until it works again.
         self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
-        self.advice = ""  # A hint to log once, when duels or rounds of teams are accepted.
         self.finished: dict[int, int] = {}  # By partition, the next offset to be finished.
         self.reading_ids: Collection[int] = ()
         """Partitions whose round ids before the committed offset are still being read."""
@@ -172,9 +171,6 @@ class ServiceObserver(Observer):
 
     def rounds_accepted(self, records: Sequence[Record], rounds: RoundBatch) -> None:
         self._accepted.inc(len(rounds))
-        if self.advice and rounds.are_duels:
-            self._log.warning(self.advice)
-            self.advice = ""
         if not self._log.is_enabled_for(DEBUG):  # even disabled debug logging costs time
             return
         for record, head in zip(records, rounds.heads, strict=True):

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from msgspec import structs
 
 from stream_rater.columns.ranges import bounds
 from stream_rater.rating.balance import even_teams
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.wins import Believed, deviations, of_round, shift_of_sides
+from stream_rater.rating.wins import MODEL, Believed, VarianceFactor, deviations, shift_of_sides
 from stream_rater.serve import bodies
 from stream_rater.serve.problems import Refused
 
@@ -48,16 +47,14 @@ def prediction(
     variance_factor: float = 1.0, fitted: bodies.CalibrationAnswer | None = None,
 ) -> bodies.PredictAnswer:  # fmt: skip
     """Predict a round. `players` are the players of the sides, in their order. `fitted`: what was
-    learned from past rounds; None: nothing. The width of draws grows with the spread, as there."""
+    learned from past rounds; None: nothing."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
     shift = shift_of_sides(config, [side.seat for side in sides])
     believed = _believed(players)
-    raw = found = of_round(config, starts, share, believed, variance_factor, shift)
-    if fitted is not None:
-        width = float(np.sqrt(fitted.factor)) * config.drawn_within
-        wider = structs.replace(config, draw_width=width)
-        found = of_round(wider, starts, share, believed, fitted.factor, shift)
+    by = VarianceFactor(*((fitted.factor, fitted.rounds) if fitted else (variance_factor,)))
+    found = by.forecast(config, starts, share, believed, shift)
+    raw = MODEL.forecast(config, starts, share, believed, shift)
     return bodies.PredictAnswer(
         sides=[
             bodies.SideAnswer(players=side.players, win=win, expected_rank=rank)

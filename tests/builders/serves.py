@@ -19,12 +19,12 @@ from unittest import mock
 import msgspec
 import structlog
 
-from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.index import follower
 from stream_rater.index.follower import Follower
 from stream_rater.index.log import Watcher
 from stream_rater.index.process import IndexProcess, MakeFollower
+from stream_rater.places import ladders_of
 from stream_rater.runtime import http, log
 from stream_rater.serve import service, standalone
 from stream_rater.serve.service import MakeParts, ServeProcess, parts_of_service
@@ -112,13 +112,14 @@ class ServeThread(Answering):
     """A running `serve`, or a standalone process if `parts` makes those of a data file."""
 
     def __init__(
-        self, settings: Settings, parts: Callable[..., MakeParts] = parts_of_service
-    ) -> None:
+        self, settings: Settings, parts: Callable[..., MakeParts] = parts_of_service,
+        data: Path | None = None,
+    ) -> None:  # fmt: skip
         self._made = parts is parts_of_service and not settings.index
         if self._made:
             index = tempfile.mkdtemp(prefix="stream-rater-index-")
             settings = msgspec.structs.replace(settings, index=index)
-        ladders = ladders_of_settings(settings)
+        ladders = ladders_of(msgspec.structs.replace(settings, data=str(data or "")))
         self.settings = settings
         self.failure: BaseException | None = None
         """The error that ended it, if one did."""
@@ -182,7 +183,7 @@ def serves_here() -> Iterator[ServeHere]:
 
     def start(settings: Settings, *, ready: bool = True, data: Path | None = None) -> ServeThread:
         parts = partial(parts_of_file, path=data) if data else parts_of_service
-        started.append(ServeThread(settings, parts))
+        started.append(ServeThread(settings, parts, data))
         if ready:
             started[-1].wait_ready()
         return started[-1]

@@ -24,11 +24,11 @@ from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import read_events
-from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unusable
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import RecordPlace
+from stream_rater.places import ladders_of
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.crew import Violation
 from tests.chaos.judging import Posts, check, judge_twice, recording, words_of
@@ -74,8 +74,8 @@ def killed(name: str, folder: Path, kills: int) -> Outcome:
     finally:
         host.close()
     published.read(file)
-    window = Settings().duplicate_window
-    found = audit(file, ANY_LADDER, window, crowd.acknowledged, published.events())
+    window, ladders = Settings().duplicate_window, ladders_of(Settings(data=str(file)))
+    found = audit(file, ladders, window, crowd.acknowledged, published.events())
     for mistake in found.mistakes[:MOST_MISTAKES]:
         sys.stderr.write(f"{name}: {mistake}\n")
     return Outcome(

@@ -140,7 +140,7 @@ def assert_predictions(api: Answering, ladder: Ladder) -> None:
     even = ask(api, f"{AT}/balance", {"players": four, "teams": 3}).json
     teams = ladder.balance(four, 3)
     assert [tuple(each["players"]) for each in even["sides"]] == teams
-    assert even["raw"] == ladder.predict(teams).win.tolist()
+    assert even["raw"] == ladder.predict(teams).raw.tolist()
     del question["variance_factor"]
     wait_until(lambda: ask(api, f"{AT}/predict", question).json["calibrated"], "it has learned")
 

@@ -17,15 +17,16 @@ import pytest
 
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
-from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER, BETTER_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import RecordPlace
+from stream_rater.places import ladders_of
 from tests.builders.doors import a_round
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.standalone import killed
 from tests.data_files import audit, unfinished
 from tests.integration import serving
-from tests.integration.processes import Answering, Start, commands, stream_rater
+from tests.integration.processes import Answering, Start, commands, done, stream_rater
 from tests.integration.serving import Answered, ask, followed, index_process
 from tests.rounds import ranked
 from tests.waits import wait_until
@@ -115,8 +116,17 @@ def test_its_life(start: Start, here: StartHere, file: Path) -> None:
     places = {
         ("duel", r): RecordPlace(each["partition"], each["offset"]) for r, each in taken.items()
     }
-    found = audit(file, ANY_LADDER, Settings().duplicate_window, places)
+    own = ladders_of(at := Settings(data=str(file)))
+    found = audit(file, own, Settings().duplicate_window, places)
     assert (found.lost, found.doubled, found.mistakes, found.updates) == (0, 0, [], 42)
+    assert own == BETTER_LADDER
+    moved = stream_rater("move", str(file), settings=SETTINGS)
+    assert '"system":"two-moment"' in moved.stderr and "LADDERS" in moved.stderr
+    done(at, "erase", "p3")
+    assert ladders_of(at) == own
+    with closing(Database.open(file)) as database:
+        database.set_meta("ladders", None)  # as in a file of an earlier release
+    assert ladders_of(at) is ANY_LADDER
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")

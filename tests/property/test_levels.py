@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating import levels, parameters, stages
 from stream_rater.rating.model import Evidence, Wave
-from stream_rater.rating.wins import Believed, of_round
+from stream_rater.rating.wins import MODEL, Believed
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.builders.cases import cases, tag
@@ -83,7 +83,7 @@ class Lineup(NamedTuple):
     def chances(self, config: parameters.RatingConfig) -> Floats:
         """(S,) how likely each side is to win."""
         players = Believed(self.mu, self.sigma, self.rounds)
-        return of_round(config, self.starts, self.share, players, shift=self.shift).win
+        return MODEL.forecast(config, self.starts, self.share, players, shift=self.shift).win
 
     def wave(self) -> Wave:
         sides, players = len(self.sizes), len(self.mu)

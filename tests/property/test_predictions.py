@@ -218,7 +218,7 @@ def test_a_ladder_predicts_by_its_three_numbers(config: parameters.RatingConfig)
     players = wins.Believed(np.array([1600.0, 1500.0]), np.array([90.0, 120.0]), np.full(2, 9))
     duel = np.arange(3), np.ones(2), players
     changed = structs.replace(config, variance_factor=2.0, draw_width=60.0, upset=0.1)
-    found = wins.of_round(changed, *duel)
+    found = wins.MODEL.forecast(changed, *duel)
     sigmas, noise = config.chances.sigmas, config.chances.noise
     variance = 2.0 * sum(sigmas * each**2 + noise for each in (90, 120))
     win, draw, loss = predicted(100.0, math.sqrt(0.5 * variance), 60.0, 0.1)
@@ -227,5 +227,7 @@ def test_a_ladder_predicts_by_its_three_numbers(config: parameters.RatingConfig)
     assert found.pairwise[0, 1] == pytest.approx(win, abs=ROUNDING)
     assert found.expected_rank[0] == pytest.approx(1.0 + loss + 0.5 * draw, abs=ROUNDING)
     assert parameters.fingerprint(changed) == parameters.fingerprint(config)
-    doubled = wins.of_round(structs.replace(changed, variance_factor=1.0), *duel, 2.0)
+    doubled = wins.VarianceFactor(2.0).forecast(
+        structs.replace(changed, variance_factor=1.0), *duel
+    )
     assert doubled.win == pytest.approx(found.win), "the caller's factor multiplies the ladder's"

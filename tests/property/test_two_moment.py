@@ -17,7 +17,7 @@ from stream_rater.rating.kernels import few_sides, many_sides
 from stream_rater.rating.model import BEGAN, Wave
 from stream_rater.rating.parameters import TwoMoment, fingerprint
 from stream_rater.rating.systems.two_moment import SCORE_NOISE, Score
-from stream_rater.rating.wins import Believed, of_round
+from stream_rater.rating.wins import MODEL, Believed
 from stream_rater.replay.pool import Pool
 from tests import two_moment_oracle as oracle
 from tests.builders.cases import cases
@@ -272,7 +272,7 @@ def duel(mu: list[float], played: list[int]) -> Wave:
 def wins(config: TwoMoment, played: list[int]) -> float:
     """The probability that the first of two players wins, who have the same mu and sigma."""
     players = Believed(np.full(2, 1600.0), np.full(2, 120.0), np.array(played))
-    return float(of_round(config, np.arange(3), np.ones(2), players).win[0])
+    return float(MODEL.forecast(config, np.arange(3), np.ones(2), players).win[0])
 
 
 FADING_POINTS = st.builds(

@@ -216,7 +216,7 @@ def test_rate_takes_the_ladders_file_of_the_environment(
     monkeypatch.setenv("STREAM_RATER_LADDERS", "/no/such.toml")
     missing = run(*words)
     assert (missing.exit_code, missing.stdout) == (2, "")
-    assert missing.stderr == "stream-rater: STREAM_RATER_LADDERS: /no/such.toml: no such file\n"
+    assert missing.stderr == "stream-rater: /no/such.toml: no such file\n"
 
 
 def a_screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:

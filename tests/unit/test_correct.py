@@ -391,7 +391,7 @@ def test_a_round_may_come_from_standard_input(tmp_path: Path) -> None:
 
 def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same rules, if the log has no older ones; nothing is sent."""
-    monkeypatch.setattr("stream_rater.config.files.ANY_LADDER", BETTER_LADDER)
+    monkeypatch.setattr("stream_rater.places.ladders_of", lambda _: BETTER_LADDER)
     lines, home = [json.dumps(each).encode() for each in season()], partition_of("l", 3)
     records = [
         Record(home, 3 * each.offset, each.value, each.headers, received_s=2e9)

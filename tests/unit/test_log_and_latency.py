@@ -17,7 +17,7 @@ from stream_rater.runtime.engine import EmbeddedEngine
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import MOST_FOLLOWED, LatencyTracker, ServiceObserver
 from tests.builders.commands import Terminal
-from tests.rounds import as_json, day, ranked
+from tests.rounds import as_json, day
 
 NASTY = '\x1b[2J\r\n{"event": "shard refused", "shard": 1}\n\u2028'
 
@@ -59,19 +59,6 @@ def rated(*records: bytes, headers: Headers = ()) -> None:
     for record in records:
         engine.log.submit(0, record, headers, received_s=2e9)
     engine.settle()
-
-
-def test_a_system_that_nobody_chose_is_named_once(out: io.StringIO) -> None:
-    """By `standalone`, when the first duel is accepted; not for a larger round."""
-    observer = an_observer()
-    observer.advice = "another one"
-    engine, sides = EmbeddedEngine(estimating=observer), ("ann", "bob", "cy")
-    for i, players in enumerate((sides, sides[:2], sides[1:])):
-        assert len(lines(out, "another one")) == (i > 1)
-        round_ = as_json(*ranked(range(1, len(players) + 1), players), round_id=f"r{i}")
-        engine.log.submit(0, round_, received_s=2e9)
-        engine.settle()
-    assert len(lines(out, "another one")) == 1
 
 
 def test_a_rounds_way_through_the_log(out: io.StringIO) -> None:

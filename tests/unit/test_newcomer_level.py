@@ -13,7 +13,7 @@ from stream_rater.evaluation.evaluation import Contender
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.rating import levels, parameters
 from stream_rater.rating.model import Wave
-from stream_rater.rating.wins import Believed, deviations, of_round
+from stream_rater.rating.wins import MODEL, Believed, deviations
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
 from stream_rater.serve.predicting import balanced_sides, prediction
@@ -149,7 +149,7 @@ def test_all_predictions_place_newcomers_alike() -> None:
     known = Believed(*(np.array([getattr(p, n) for p in players]) for n in Believed._fields))
     placed = msgspec.structs.replace(parameters.TwoMoment(), inexperience=0.0)
     assert seen[0] == pytest.approx(placed.initial_mu + deviations(placed, known, 2)[1])
-    plain = of_round(
+    plain = MODEL.forecast(
         msgspec.structs.replace(parameters.TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
         np.array([0, 1, 2]), np.ones(2), known,
     )  # fmt: skip

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from stream_rater import places
 from stream_rater.adapters.sqlite import log
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.contract import seeds as limits
 from stream_rater.contract.record import Record
-from stream_rater.operations import seed as operation
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
@@ -89,7 +89,7 @@ def test_every_system_takes_a_table(
 ) -> None:
     """Those without a sigma of players leave it out."""
     rating = SYSTEMS[tag].sample()
-    monkeypatch.setattr(operation, "ladders_of_settings", lambda _: any_ladder(rating))
+    monkeypatch.setattr(places, "ladders_of", lambda _: any_ladder(rating))
     path, out = written(tmp_path, "player,elo\nann,1800\nbob,1200\n"), tmp_path / "seeds.jsonl"
     given = () if not rating.takes_sigma else ("--sigma", 70)
     result = run("seed", path, "--ladder", "l", "--scale", "elo", *given, "--out", out)

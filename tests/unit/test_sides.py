@@ -18,6 +18,7 @@ from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides, own_run, scores_of
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
+from stream_rater.rating.wins import MOST_OF_ROUND
 from tests.benchmarks.lab.calibration import calibration_errors
 from tests.benchmarks.lab.game import Kind, season
 from tests.builders.cases import cases
@@ -355,6 +356,6 @@ def test_a_large_round_counts_as_a_bounded_number_of_pairs(n: int) -> None:
     """And a side is compared with a few others, near and far."""
     place = np.arange(1, n + 1, dtype=np.int32)
     pairs, _ = pairs_of(np.array([0, n]), place, -np.arange(float(n)), np.ones(n), draws=True)
-    assert pairs.weight.sum() == pytest.approx(min(n / 2, calibrating.MOST_OF_ROUND))
+    assert pairs.weight.sum() == pytest.approx(min(n / 2, MOST_OF_ROUND))
     assert len(pairs.gap) <= calibrating.DISTANCES * min(n, 2 * calibrating.MOST_COMPARED)
     assert len(np.unique(pairs.gap)) == calibrating.DISTANCES

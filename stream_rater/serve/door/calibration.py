@@ -18,13 +18,13 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.calibrating import Calibration, Learned, Learner
+from stream_rater.evaluation.calibrating import factor_of
 from stream_rater.index.reader import Incomplete, IndexReader
 from stream_rater.places.port import Place
 from stream_rater.rating import levels
 from stream_rater.rating.parameters import PlacingNewcomers, RatingConfig
 from stream_rater.rating.stages import rule_of
-from stream_rater.rating.wins import performances_of
+from stream_rater.rating.wins import of_wave
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
 from stream_rater.serve.bodies import CalibrationAnswer as Fitted
 from stream_rater.serve.door.following import FAILURES
@@ -111,12 +111,8 @@ class Calibrations:
         wave = wave._replace(mu=mu, sigma=sigma, rounds=played.astype(np.int64))
         if isinstance(config, PlacingNewcomers) and config.places_newcomers:
             levels.place_newcomers(config, wave)
-        mu, share = levels.measured(config, wave)
-        sides = performances_of(config, wave.entry_starts, share, mu, sigma)
-        start = Calibration(1.0, config.drawn_within, config.upset)
-        best = Learner(start.draw_width > 0.0, start, Learned(draw_width=False, upset=False))
-        best.follow(np.arange(len(kept)), wave.round_starts, wave.place, sides.mu, sides.sigma**2)
-        return Fitted(rounds=len(kept), factor=best.now.factor)
+        factor = factor_of(wave.round_starts, wave.place, of_wave(config, wave))
+        return Fitted(rounds=len(kept), factor=factor)
 
 
 def _records(place: Place, partition: int, wanted: Past) -> list[Record]:
