@@ -26,7 +26,8 @@ from stream_rater.evaluation.fits import LOG_LOSS, OwnSystem
 from stream_rater.evaluation.shared_scores import alike
 from stream_rater.evaluation.sides import Run, calibrated, scores_of
 from stream_rater.operations.input_file import RoundsFile
-from stream_rater.rating.parameters import from_builtins
+from stream_rater.rating.parameters import TwoMoment, from_builtins
+from stream_rater.rating.systems.two_moment import BETTER
 from tests.benchmarks import games
 from tests.benchmarks.command import a_parser, end, parsed, show
 from tests.benchmarks.games import OTHER, Plan, laid_out
@@ -37,17 +38,21 @@ from tests.benchmarks.lab.report import load
 from tests.benchmarks.measure import Result, result
 
 PLANS = [each for each in games.PLANS if each.whole]
+FEW_TRIALS = 24  # Hardly more than the presets.
 QUICK = (Plan(("formula-one",), 6, 100),)
 
 
 class Part(NamedTuple):
-    """A variation of the default parameters."""
+    """A variation of the parameters that a ladder has by default."""
 
     before: Mapping[str, Any]
     after: Mapping[str, Any] = {}
 
 
+OWN_DEFAULTS = {**msgspec.to_builtins(TwoMoment())}
+"""The parameters of the system that a ladders file leaves out."""
 PARTS = {
+    "the defaults of a ladder": Part(OWN_DEFAULTS),
     "newcomers at the level of their field": Part({"newcomer_field": 0.0, "newcomer_offset": 0.0}),
     "drift by days": Part({"drift_per_day": 0.0}),
     "more noise in teams": Part({"team_noise": 0.0}),
@@ -71,6 +76,8 @@ def rows(game: Game, trials: int, parts: Mapping[str, Part] = {}) -> Iterator[Re
     own = OwnSystem(REFERENCE).on(game.first)
     _, steps = fit_in_steps(own, game, trials)
     yield from _of_steps(game, steps)
+    _, few = fit_in_steps(own, game, FEW_TRIALS)
+    yield from _row(game, "presets alone", few.validated, few.calibrated)
     yield from _of_calibration(game)
     for field in ("seats", "score"):
         others = tuple(each for each in own.fields if each.parameter != field)
@@ -80,7 +87,8 @@ def rows(game: Game, trials: int, parts: Mapping[str, Part] = {}) -> Iterator[Re
 
 
 def _untuned(game: Game, parameters: Mapping[str, Any]) -> Floats:
-    config = from_builtins({"system": REFERENCE, **parameters})
+    usual = {} if "system" in parameters else BETTER
+    config = from_builtins({"system": REFERENCE, **usual, **parameters})
     return _calibrated(OwnSystem(REFERENCE).play(game.sessions, config), game, EVERYTHING)
 
 
