@@ -79,9 +79,10 @@ def predict(at: Settings, *words: object) -> dict[str, Any]:
 
 
 def test_as_from_a_file(settings: SettingsFactory, worker_process: Start, tmp_path: Path) -> None:
-    """Beliefs, probabilities and changes are equal to the last bit, with the ladder's corrections.
-    A side of newcomers is no error. Nothing is written. One line says what cannot be predicted: an
-    unknown ladder (with the nearest name), removed players."""
+    """Beliefs, probabilities and changes are equal to the last bit, with the ladder's corrections;
+    of a file the model's, which it would calibrate. A side of newcomers is no error. Nothing is
+    written. One line says what cannot be predicted: an unknown ladder (with the nearest name),
+    removed players."""
     ladders = tmp_path / "ladders.toml"  # without one, a file of rounds has other parameters
     system = 'system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80'
     ladders.write_text(f'[ladders."*"]\nrating = {{ {system} }}\n')
@@ -92,11 +93,11 @@ def test_as_from_a_file(settings: SettingsFactory, worker_process: Start, tmp_pa
     correct(at, "season", RANKED, "2", "--keep", "0.5", "--sigma", "200")
     lines = [json.loads(each.value or b"") for each in rounds]
     file = as_file(tmp_path / "rounds.jsonl", [*lines, *CORRECTIONS])
-    asked = ["--ladder", RANKED, *SIDES, "--ranks", "2,-,1"]
+    asked, model = ["--ladder", RANKED, *SIDES, "--ranks", "2,-,1"], ["--variance-factor", "1"]
     live, before = predict(at, *asked), published_events(at)
-    assert live == predict(at, "--file", file, *asked)
+    assert live == predict(at, "--file", file, *asked, *model)
     dealt = ["--ladder", RANKED, ",".join(f"p{i}" for i in range(8)), "--teams", "2"]
-    assert predict(at, *dealt) == predict(at, "--file", file, *dealt)
+    assert predict(at, *dealt) == predict(at, "--file", file, *dealt, *model)
     assert published_events(at) == before
     nobody = predict(at, "--ladder", RANKED, "x", "y")
     assert [side["win"] for side in nobody["sides"]] == [0.5, 0.5]
