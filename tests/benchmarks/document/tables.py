@@ -239,6 +239,7 @@ class Brief(NamedTuple):
 
     columns: Sequence[str]  # Headings of its columns.
     names: str = ".*"  # A regular expression that the names of its rows match.
+    ours: str = ""  # Only lines about this system of ours; empty: all.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,12 +281,17 @@ class Table:
         assert self.brief is not None, f"{self.section} has no short form"
         chosen = [each for each in self.columns if each.heading in self.brief.columns]
         own = [row for row in self.rows(rows) if re.fullmatch(self.brief.names, row.name)]
-        return (self._grid(chosen, own)[1] if own else f"Not measured: `{self.command}`.") + "\n"
+        if not own:
+            return f"Not measured: `{self.command}`.\n"
+        return self._grid(chosen, own, self.brief.ours)[1] + "\n"
 
-    def _grid(self, columns: Iterable[Column], own: Sequence[Row]) -> tuple[list[Column], str]:
+    def _grid(
+        self, columns: Iterable[Column], own: Sequence[Row], ours: str = ""
+    ) -> tuple[list[Column], str]:
         """The columns that have a figure, and the Markdown of the table."""
         each = (line for row in own for line in self.spread(row))
         lines = list(each if self.sum is None else self.sum(own))
+        lines = [line for line in lines if ours in str(line.figures.get("ours", ours))]
         filled = [(each, self._cells(each, lines)) for each in columns]
         filled = [(each, cells) for each, cells in filled if any(c != MISSING for c in cells)]
         if not filled:
