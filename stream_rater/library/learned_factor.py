@@ -1,7 +1,7 @@
 """How sure the predictions of a ladder should be, by its newest rounds.
 
 Each of these rounds is predicted by the ratings before it, and `evaluation.calibrating` fits the
-factor of the variance that suits the results. It is fitted anew at fixed numbers of pairs, which
+factor of the variance that suits the results. It is fitted at fixed numbers of pairs, which
 grow by a quarter at most, and by MOST_STEP at most. So it follows from the rounds of the ladder,
 and not from when predictions were asked for, or from how many rounds were rated in one call.
 """

@@ -72,7 +72,7 @@ def test_it_does_not_matter_when_and_how_rounds_come(rating: RatingConfig, tmp_p
         assert first.learned_from == len(kept.sizes) < count
 
 
-def test_what_chance_decides_is_foretold_less_surely() -> None:
+def test_what_chance_decides_is_predicted_less_surely() -> None:
     """`raw` is the model; so is `win` with a factor of 1, and as long as too little is known."""
     for rating in SYSTEMS:
         few = followed(rating, list(islice(by_chance(2), LEAST_STEP - 1)), 1)
