@@ -50,8 +50,13 @@ python: # only .venv, with only what the service and the demo need
 packages: # only .venv, with all packages
 	@$(LOCAL).setup packages
 
-demo: service ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
+demo: ## A season through one process, and its living page (SERVERS=1: through real Kafka and Redis; ARGS=...)
+ifdef SERVERS
+	@$(LOCAL).setup service
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/tools/demo.py $(ARGS)
+else
+	@began=$$(date +%s.%N) && $(LOCAL).setup python && exec $(VENV_PYTHON) -m stream_rater demo --began $$began $(ARGS)
+endif
 
 check: style ## Style, types, and all tests without servers (ARGS="-k name")
 	@mkdir -p $(KEPT)

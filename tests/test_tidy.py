@@ -19,7 +19,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 600, 70, 100
 FLOORS = (
     ("contract",), ("columns",), ("rating",), ("config",), ("rounds",), ("replay",),
     ("tables",), ("pipeline", "evaluation"), ("library",), ("adapters", "index"), ("runtime",),
-    ("places",), ("operations", "serve"), ("cli",), ("__main__", "__init__"),
+    ("places", "testing"), ("operations", "serve"), ("cli",), ("__main__", "__init__"),
 )  # fmt: skip
 """What is right below the package, lowest first. Imports point down or stay in their room."""
 

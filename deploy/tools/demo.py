@@ -1,4 +1,4 @@
-"""`make demo`: a season of rounds through the service, on real Kafka and Redis.
+"""`make demo SERVERS=1`: a season of rounds through the service, on real Kafka and Redis.
 
 Four kinds of processes, as in production: the servers, `stream-rater run`, and the two examples,
 `game_backend.py` that reports rounds and `matchmaking.py` that uses ratings (the leaderboard here

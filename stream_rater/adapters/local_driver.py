@@ -1,7 +1,7 @@
 """A driver that performs a machine's effects on a log and a store of its own process, and the
 interfaces of that log and store.
 
-They are those in memory (`memory`), for the simulator, the unit tests and `demo --embedded`, or
+They are those in memory (`memory`), for the simulator, the unit tests and the self-check, or
 those in a file (`sqlite`). The driver keeps the guarantees of Kafka and Redis that the protocol
 relies on, and no others. The contract tests hold all drivers to the same guarantees. An effect is a
 generator that pauses after each atomic step, so that a simulator can run other workers in between,

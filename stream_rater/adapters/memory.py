@@ -1,4 +1,4 @@
-"""Kafka and Redis in memory, for the simulator, the unit tests and `demo --embedded`.
+"""Kafka and Redis in memory, for the simulator, the unit tests and the self-check.
 `local_driver.LocalDriver` performs a machine's effects on them."""
 
 from collections.abc import Iterable, Sequence

@@ -12,6 +12,7 @@ import click
 
 from stream_rater.cli import lab, offline, service, store
 from stream_rater.cli.correct import correct
+from stream_rater.cli.demo import demo
 from stream_rater.cli.seed import reset, seed
 from stream_rater.columns import compiling
 
@@ -54,7 +55,7 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    store.backup, store.checkpoint, offline.convert, correct, offline.demo, store.drop_index,
+    store.backup, store.checkpoint, offline.convert, correct, demo, store.drop_index,
     store.erase, lab.evaluate, lab.evidence, store.inspect, store.move, offline.predict,
     offline.rate, store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
     service.serve, service.standalone, service.submit, lab.tune, store.verify, service.watch,

@@ -1,6 +1,15 @@
 """`stream-rater run`, `serve` and `standalone`, the processes of the service; and `submit`, `watch`
 and `rejected`, which write and read topics."""
 
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +23,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Unrecoverable
 from stream_rater.tables.reading import Reading
+
+PARENT_S = 1.0  # The interval at which an ephemeral process looks whether its parent still runs.
 
 if TYPE_CHECKING:
     from stream_rater.operations.follow import FollowedSpan
@@ -49,25 +60,60 @@ def serve(settings: Settings) -> None:
 
 
 @click.command()
-@click.argument("file", type=common.NEW_FILE)
+@click.argument("file", type=common.NEW_FILE, required=False)
 @click.option(
     "--listen", metavar="HOST:PORT", help="Where it listens; 127.0.0.1:9109 if not given."
 )
+@click.option(
+    "--ephemeral", is_flag=True,
+    help="In place of FILE, a temporary one. Ends with the process that started it, too.",
+)  # fmt: skip
 @common.with_settings
-def standalone(file: Path, listen: str | None, settings: Settings) -> None:
+def standalone(file: Path | None, listen: str | None, ephemeral: bool, settings: Settings) -> None:
     """Rate rounds in one process, without Kafka and Redis, until SIGTERM or Ctrl-C.
 
     FILE keeps everything, and is created if there is none. Rounds come in by HTTP; ratings and the
-    page are at the same address.
+    page are at the same address. The process prints the address once it is ready.
     """
-    if listen:
-        settings = msgspec.structs.replace(settings, serve=listen)
-    _log_compiling("standalone")
-    from stream_rater import places
-    from stream_rater.serve.standalone import parts_of_file
+    if ephemeral == (file is not None):
+        raise errors.BadConfiguration(
+            "standalone: give either FILE, or --ephemeral for a file that is deleted at the end"
+        )
+    with ExitStack() as stack:
+        if file is None:
+            settings = msgspec.structs.replace(settings, index="")
+            file = stack.enter_context(_temporary_file())
+        settings = msgspec.structs.replace(settings, serve=listen or settings.serve)
+        _log_compiling("standalone")
+        from stream_rater import places
+        from stream_rater.serve.standalone import parts_of_file
 
-    ladders = places.ladders_of(msgspec.structs.replace(settings, data=str(file)))
-    _serve(settings, ladders, parts_of_file(settings, ladders, file))
+        ladders = places.ladders_of(msgspec.structs.replace(settings, data=str(file)))
+        _serve(settings, ladders, parts_of_file(settings, ladders, file))
+
+
+@contextmanager
+def _temporary_file() -> Iterator[Path]:
+    """A name for a data file in a folder that is deleted at the end, also on SIGTERM. A SIGTERM
+    comes, too, once the process that started this one has ended."""
+    from stream_rater.runtime import log
+
+    parent = os.getppid()
+
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # Until the event loop has a handler of its own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        log.logger("standalone").info("ephemeral", path=str(file := Path(folder, "ratings.db")))
+        try:
+            yield file
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _log_compiling(role: str) -> None:
@@ -81,7 +127,7 @@ def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> Non
 
     with errors.named_failures():
         try:
-            service = ServeProcess(settings, ladders, make_parts)
+            service = ServeProcess(settings, ladders, make_parts, partial(print, flush=True))
         except errors.BadConfiguration:
             raise
         except (OSError, ValueError) as error:

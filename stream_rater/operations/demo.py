@@ -1,97 +1,113 @@
-"""`stream-rater demo --embedded`: plays a season with a cheater in memory, without a server."""
+"""`stream-rater demo`: a made-up season through a standalone process, by its HTTP API."""
 
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-import msgspec
+from stream_rater.operations.dry_run import Move
+from stream_rater.rating.systems.two_moment import BETTER
+from stream_rater.runtime.child import Rater
 
-from stream_rater.config.errors import Failed
-from stream_rater.config.ladders import ANY_LADDER
-from stream_rater.config.settings import Settings
-from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.operations import compare_store, corrections
-from stream_rater.operations.dry_run import Move, move
-from stream_rater.replay.log_reading import LogReader
-from stream_rater.runtime.engine import SHARDS, EmbeddedEngine
-
-LADDER = "ranked"
-PLAYERS = 60
-LOBBY = 8
-SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
+SHAPES = {"duels": (2, 1), "teams": (2, 3), "lobbies": (8, 1)}
+"""By ladder, the number of sides of a round, and of the members of a side."""
+NAMES = ("ada", "bo", "cleo", "dov", "eve", "finn", "gia", "hugo", "ines", "jan", "kira", "leo")
+PLAYERS = [f"{name}-{number}" for number in range(1, 6) for name in NAMES]
+TIERS = (("bronze", None), ("silver", 1350), ("gold", 1500), ("diamond", 1650))
 SEED = 1
-CHEATER = 23  # The index of a player of ordinary skill who plays from the first round on.
+CHEATER, CHEATED = "leo-2", "lobbies"  # A player of ordinary skill, and the ladder of the cheating.
 CHEAT = 1200.0  # The rating points by which the cheater plays above the hidden skill.
+LASTS = timedelta(days=60)  # How long the season has lasted when the demo begins.
+MOST_POSTED = 500  # The most rounds in a request.
+PAUSE_S = 2.0  # The pause between two rounds while the page lives.
+WAIT = "wait=30"  # The seconds for which an answer may wait for the ratings.
 
 
-class DemoSeason:
-    """A season, and the state of a subscriber to its rating changes."""
+def ladders_file() -> str:
+    """The text of the ladders file: tiers on each ladder, and the usual parameters."""
+    rating = ", ".join(f"{name} = {value}" for name, value in BETTER.items())
+    lines = []
+    for ladder in SHAPES:
+        lines += [f"[ladders.{ladder}]", f'rating = {{ system = "two-moment", {rating} }}']
+        for name, begins in TIERS:
+            lines += [f"[[ladders.{ladder}.tiers]]", f'name = "{name}"']
+            lines += [f"from = {begins}", "hysteresis = 30"] if begins else []
+    return "\n".join(lines)
 
-    def __init__(self) -> None:
-        self.engine = EmbeddedEngine()
-        self.newest: dict[str, RatingChanged] = {}  # The latest rating change by player.
-        self.wins = Counter[str]()
-        self.updates = 0
-        self._rng = random.Random(SEED)
-        self.skills = [self._rng.gauss(1500.0, 300.0) for _ in range(PLAYERS)]
 
-    def play(self, number: int) -> None:
-        """Play and rate a round."""
-        value = round_message(self._rng, number, self.skills)
-        self.engine.log.submit(0, value, received_s=time.time())
-        self.engine.settle()
-        self._follow()
+class Season:
+    """Players with hidden skills, one of whom cheats, and the rounds that they have played."""
 
-    def _follow(self) -> None:
-        """Read the new rating changes."""
-        for events in self.engine.log.changed:
-            for message in events:
-                event = rating_changed_from_json(message.value)
-                self.newest[event.player] = event
-                self.wins[event.player] += event.rank == 1
-                self.updates += 1
-            events.clear()
+    def __init__(self, rater: Rater) -> None:
+        self.rater, self._rng, self._numbers = rater, random.Random(SEED), Counter[str]()
+        self.skills = {player: self._rng.gauss(1500.0, 300.0) for player in PLAYERS}
+        """The true skills, in rating points, which ratings try to find out."""
+        self.rounds: list[Any] = []
+
+    def _post(self, *moments: datetime) -> None:
+        """Play a round at each moment, and report all at once."""
+        self.rounds += (made := [self._round(at) for at in moments])
+        self.rater.ask("/v1/rounds", made)
+
+    def _round(self, at: datetime) -> dict[str, Any]:
+        """A round of any ladder: sides in the order of performances around their true skills."""
+        ladder = self._rng.choice([*SHAPES])
+        (sides, members), cheats = SHAPES[ladder], {CHEATER: CHEAT * (ladder == CHEATED)}
+        lobby = self._rng.sample([*self.skills], sides * members)
+        teams = [lobby[i : i + members] for i in range(0, len(lobby), members)]
+        played = {p: self._rng.gauss(self.skills[p] + cheats.get(p, 0.0), 250.0) for p in lobby}
+        teams.sort(key=lambda team: -sum(played[p] for p in team))
+        self._numbers[ladder] += 1
+        return {
+            "round_id": f"{ladder}-{self._numbers[ladder]}", "ladder": ladder,
+            "completed_at": at.isoformat(), "standings": [
+                {"team": team, "rank": i} if members > 1 else {"player": team[0], "rank": i}
+                for i, team in enumerate(teams, start=1)
+            ],
+        }  # fmt: skip
+
+    def play(self, count: int) -> None:
+        """Play so many rounds, the last of them now. Returns once all are rated."""
+        now = datetime.now(UTC)
+        moments = [now - LASTS * (1.0 - i / count) for i in range(1, count + 1)]
+        for i in range(0, count, MOST_POSTED):
+            self._post(*moments[i : i + MOST_POSTED])
+        for last in {each["ladder"]: each["round_id"] for each in self.rounds}.items():
+            self.rater.ask("/v1/ladders/{}/rounds/{}?{}".format(*last, WAIT))
+
+    def go_on(self) -> None:
+        """Play a round now and then, for ever."""
+        while True:
+            time.sleep(PAUSE_S)
+            self._post(datetime.now(UTC))
+
+    def suspect(self) -> tuple[str, int, int, int]:
+        """The player with the most victories on the ladder of the cheating, these, the player's
+        rounds, and the most victories of anybody else."""
+        standings = [each["standings"] for each in self.rounds if each["ladder"] == CHEATED]
+        (player, most), (_, others) = Counter(e[0]["player"] for e in standings).most_common(2)
+        rounds = sum(entry["player"] == player for each in standings for entry in each)
+        return player, most, rounds, others
 
     def remove(self, player: str) -> list[Move]:
-        """Remove a player, as `correct remove` does. Returns who moved, the removed one first."""
-        before = dict(self.newest)
-        planned = corrections.removed(LADDER, player, None, None, "cheated", batched=False)
-        self.engine.log.submit(0, planned.value, planned.headers, received_s=time.time())
-        self.engine.settle()
-        self._follow()
-        changed = [
-            (old, new) for who, old in before.items() if (new := self.newest[who]) is not old
-        ]
-        moves = [move(old, new if new.rounds else None) for old, new in changed]
+        """Remove a player from the ladder of the cheating, and from all rounds to come. Returns who
+        moved, the removed one first, then the largest differences."""
+        before = self._looked_up("")
+        removal = {"event_type": "player-removed", "player": player, "reason": "cheated"}
+        place = self.rater.ask(f"/v1/ladders/{CHEATED}/corrections", removal)
+        after = self._looked_up(f"?min_offset={place['offset']}&{WAIT}")
+        del self.skills[player]
+        moves = list[Move]()
+        for who, old, new in zip(PLAYERS, before, after, strict=True):
+            rating = new["rating"] if new["rounds"] else None
+            gain = None if rating is None else rating - old["rating"]
+            if old != new:  # so there are rounds before
+                counts = old["rounds"], new["rounds"]
+                moves.append(Move(CHEATED, who, old["rating"], rating, gain, *counts))
         return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
 
-    def verify(self) -> int:
-        """Compare all beliefs with a replay, as `verify` does. Returns the number of beliefs."""
-        log, store = self.engine.log, self.engine.store
-        verdict = compare_store.compare(
-            LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
-            lambda asked: {shard: store.read(shard, players) for shard, players in asked.items()},
-        )  # fmt: skip
-        if not verdict.equal:
-            wrong = len(verdict.missing) + len(verdict.differing)
-            raise Failed(f"{wrong:,} of {verdict.beliefs:,} ratings differ from the replay")
-        return verdict.beliefs
-
-
-def player_id(index: int) -> str:
-    """A player's id."""
-    return f"player-{index:02}"
-
-
-def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
-    """The JSON of a round: some players, in the order of performances that vary around their true
-    skills (`skills`, in rating points)."""
-    lobby = rng.sample(range(len(skills)), LOBBY)
-    cheats = {CHEATER: CHEAT}
-    order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))
-    standings = [{"player": player_id(i), "rank": rank} for rank, i in enumerate(order, start=1)]
-    completed = SEASON_START + timedelta(minutes=12 * number)
-    round_ = {"round_id": f"round-{number}", "ladder": LADDER, "completed_at": completed}
-    return msgspec.json.encode({**round_, "standings": standings})
+    def _looked_up(self, query: str) -> list[Any]:
+        at = f"/v1/ladders/{CHEATED}/players:lookup{query}"
+        players: list[Any] = self.rater.ask(at, {"players": PLAYERS})["players"]
+        return players

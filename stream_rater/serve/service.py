@@ -40,6 +40,7 @@ API_LIMITS = ConnectionLimits(connections=2000, per_address=0, head_bytes=256 * 
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 TIMEOUT_S = 5.0  # The time-out of requests to servers while clients wait.
 PROGRESS_TIMEOUT_S = 2.0  # The time-out of a request about the workers' progress.
+READY_POLL_S = 0.05  # The interval at which a starting process asks itself whether it is ready.
 STALLED_S = 30.0  # How long the follower or the event loop may go without a report.
 BEAT_S = 1.0  # The interval at which the event loop shows that it runs.
 READY_S = 2.0  # Seconds in which the event loop must answer a probe of another thread.
@@ -91,9 +92,13 @@ def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
 class ServeProcess(Watcher):
     """A process that answers requests about ratings."""
 
-    def __init__(self, settings: Settings, ladders: Ladders, make_parts: MakeParts) -> None:
-        """Begin to listen at once. Raises OSError or ValueError if that fails."""
-        self.log = log.logger("serve")
+    def __init__(
+        self, settings: Settings, ladders: Ladders, make_parts: MakeParts,
+        on_ready: Callable[[str], None] = lambda address: None,
+    ) -> None:  # fmt: skip
+        """Begin to listen at once. `on_ready` is called with the address once `/readyz` answers
+        200. Raises OSError or ValueError if it cannot listen."""
+        self.log, self._on_ready = log.logger("serve"), on_ready
         self.metrics, self._hub = ApiMetrics(self.log), Hub()
         self._index, self._reader, connect, door = make_parts(self, self.metrics)
         index = self._reader
@@ -155,7 +160,9 @@ class ServeProcess(Watcher):
         probes = {} if self._probes is None else {"probes": self._probes.port}
         startup.settle()
         self.log.info("http", port=self.server.port, **probes)
+        starting = asyncio.create_task(self._start())
         await self.server.listen()
+        starting.cancel()
         await asyncio.to_thread(self._doorway.close)
         self._reader.close()
         self._index.stop()
@@ -164,6 +171,12 @@ class ServeProcess(Watcher):
         if self._probes is not None:
             await asyncio.to_thread(self._probes.close)
         self.log.info("stopped")
+
+    async def _start(self) -> None:
+        while await self.unready():
+            await asyncio.sleep(READY_POLL_S)
+        host, port = self.server.sockets[0].getsockname()[:2]
+        self._on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     def _heartbeat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._heartbeat_s = time.monotonic()

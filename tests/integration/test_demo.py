@@ -1,11 +1,14 @@
-"""`make demo` on real servers, `stream-rater demo --embedded`, and `make up` with a real Redis."""
+"""`make demo` without servers and on real ones, and `make up` with a real Redis."""
 
 import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,9 @@ from tests.unit.test_make_up import first_line, needs_redis, python_script
 from tests.waits import HANGS_S
 
 DEMO = (sys.executable, str(ROOT / "deploy" / "tools" / "demo.py"))
-SHORT = ("--rounds", "80", "--per-second", "40", "--burst", "120")
+SHORT = (*DEMO, "--rounds", "80", "--per-second", "40", "--burst", "120")
+ALONE = (sys.executable, "-m", "stream_rater", "demo", "--rounds", "300")
+LIVES = "A round ends every 2 s. Ctrl-C ends the demo.\n"
 LATENCY = "from round to rating"
 
 
@@ -53,10 +58,12 @@ def assert_nothing_is_left(folder: Path) -> None:
 
 
 @contextmanager
-def a_demo(folder: Path, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+def a_demo(
+    folder: Path, command: Sequence[str] = SHORT, **variables: str
+) -> Iterator["subprocess.Popen[str]"]:
     """The demo as a process, which ends with the block together with what it started."""
     with subprocess.Popen(
-        [*DEMO, *SHORT], env=environment(folder, **variables), stdin=subprocess.DEVNULL,
+        command, env=environment(folder, **variables), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
@@ -186,19 +193,31 @@ def test_the_demo_says_in_one_line_why_it_failed(addresses: Addresses, tmp_path:
     assert_nothing_is_left(tmp_path)
 
 
-def test_the_embedded_demo_needs_no_server() -> None:
-    """It succeeds, shows a leaderboard and a correction, and says that nothing was durable."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_rater", "demo", "--embedded", "--rounds", "40"],
-        env=environment(Path("/tmp")), capture_output=True, text=True, timeout=HANGS_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Leaderboard after 40 rounds" in done.stdout
-    assert "320 rating changes" in done.stdout
-    assert "A cheater was found: player-23 won 6 of 6 rounds" in done.stdout
-    assert re.search(r"player-23 │ +[\d,.]+ │ +– │ +– │ +6 │ +0 │", done.stdout)
-    assert "compared with a replay without player-23: all equal, bit for bit" in done.stdout
-    assert "Nothing was durable" in done.stdout
+def test_the_demo_without_servers_lives_until_ctrl_c(tmp_path: Path) -> None:
+    """It shows points that come back, and a page that answers. Nothing of it is left after Ctrl-C,
+    even if it finds its port in use."""
+    with socket.socket() as other:
+        with suppress(OSError):  # somebody else listens there
+            other.bind(("127.0.0.1", 9109))
+            other.listen()
+        with a_demo(tmp_path, ALONE) as demo:
+            assert demo.stdout is not None
+            printed = "".join(takewhile(LIVES.__ne__, demo.stdout))
+            found = re.search(
+                r"The page lives [\d.]+ s after the start: (http://[\d.:]+/)", printed
+            )
+            assert found is not None, printed + demo.communicate()[1]
+            with urllib.request.urlopen(found[1], timeout=HANGS_S) as page:
+                assert b"<title>" in page.read()
+            demo.send_signal(signal.SIGINT)
+            _, errors = demo.communicate(timeout=HANGS_S)
+    assert (demo.returncode, errors) == (0, "")
+    assert "A program listens at 127.0.0.1:9109: the demo takes a free port." in printed
+    assert "leo-2 won 14 of 16 lobbies, nobody else more than 12." in printed
+    assert re.search(r"leo-2 +│ +[\d,.]+ │ +– │ +– │ +16 │ +0 │", printed)
+    assert "players who moved got points back" in printed
+    assert "beliefs compared: all equal, bit for bit" in printed
+    assert_nothing_is_left(tmp_path)
 
 
 # --- make up ---

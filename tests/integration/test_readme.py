@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,27 +97,20 @@ def test_the_walk_through_the_service_works(settings: SettingsFactory, tmp_path:
     assert "beliefs compared: all equal, bit for bit" in printed
 
 
-FIRST: dict[str, Callable[[], list[str]]] = {
-    "README": lambda: pages.blocks(pages.section(pages.README.read_text(), "Try it"), "sh"),
-    "tutorial": lambda: pages.blocks(
-        pages.section(pages.text("tutorial.md"), "1. One process, one file"), "sh"
-    ),
-}
-
-
-@pytest.mark.parametrize("where", ["README", pytest.param("tutorial", marks=pytest.mark.slow)])
-def test_the_first_rating_as_it_stands(tmp_path: Path, where: str) -> None:
-    """Two commands, then two more: a round is rated, and the page shows it. Ctrl-C ends it."""
+def test_the_first_rating_as_it_stands(tmp_path: Path) -> None:
+    """Two commands, then three more: a round is rated, and the page shows it. Ctrl-C ends it."""
     port = free_port()
-    service, client = FIRST[where]()
+    first = pages.section(pages.text("tutorial.md"), "1. One process, one file")
+    service, client = pages.blocks(first, "sh")
     assert client.count(":9109/") == 2
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("STREAM_RATER_", "MAKE", "MFLAGS"))
     } | {"STREAM_RATER_SERVE": f"{LOOPBACK}:{port}"}
-    for name in ("ratings.db", "build/first.db"):
-        service, client = (each.replace(name, f"{tmp_path}/a.db") for each in (service, client))
+    service, client = (
+        each.replace("build/first.db", f"{tmp_path}/a.db") for each in (service, client)
+    )
     assert str(tmp_path) in service
     with first_terminal(service, environment, tmp_path / "log", port):
         printed = typed(client.replace(":9109/", f":{port}/"), environment)

@@ -21,12 +21,12 @@ from local.servers import Addresses
 from local.tools import ROOT
 from stream_rater.serve.openapi import document
 from stream_rater.serve.routes import OPERATIONS
-from tests import real
+from tests import pages, real
 from tests.builders.lines import a_message, a_round
 from tests.builders.serves import ServeThread, serves_here
 from tests.integration.processes import workers
 from tests.integration.topics import rated
-from tests.waits import HANGS_S
+from tests.waits import HANGS_S, wait_until
 
 TOKEN = "w"
 
@@ -170,3 +170,23 @@ def test_c_plus_plus(api: ServeThread, tmp_path: Path) -> None:
     source = str(EXAMPLES / "report.cpp")
     run(compiler, "-std=c++17", source, "-lcurl", "-o", str(program))
     assert_rated(run(str(program), url=api.url))
+
+
+TESTED = {"python": (sys.executable, "-m", "pytest"), "js": ("node", "--test"),
+          "go": ("go", "test", "ratings_test.go")}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "language", ["python", *(pytest.param(each, marks=pytest.mark.slow) for each in ("js", "go"))]
+)
+def test_your_game(language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of a game that the page shows pass, and the process that they start is gone."""
+    for name, rest, block in pages.FENCE.findall(pages.text("how-to/test-your-game.md")):
+        if name == language and (title := pages.TITLE.search(rest)):
+            (tmp_path / title[1]).write_text(block)
+    words = TESTED[language]
+    tool(words[0])
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    run(*words, folder=tmp_path)
+    wait_until(lambda: not [*tmp_path.glob("stream-rater-*")], "its file is deleted")

@@ -5,22 +5,27 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import msgspec
 import pytest
 
 from stream_rater.adapters.sqlite.database import Database, connect_reader
 from stream_rater.adapters.sqlite.names import index_path, seasons_path
+from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER, BETTER_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import RecordPlace
 from stream_rater.places import ladders_of
+from stream_rater.runtime import child
 from tests.builders.doors import a_round
 from tests.builders.serves import ServeHere, ServeThread
 from tests.chaos.standalone import killed
@@ -194,6 +199,38 @@ def test_page_api_and_stream(here: StartHere) -> None:
     assert page.status == 200 and "<html" in page.text
     bad = ask(process, f"{DUEL}/rounds", {**a_body("r9"), "standings": []})
     assert bad.status == 422
+
+
+ORPHAN = """
+import os, signal
+from stream_rater.testing import standalone
+with standalone() as rater:
+    print(rater.data, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_an_ephemeral_file(file: Path) -> None:
+    """It is deleted at the end, also of a process whose parent was killed. A process that does not
+    start, or ends by itself, says why."""
+    with child.standalone() as rater:
+        assert rater.ask(f"{DUEL}/rounds", a_body("r1"))["partition"] >= 0
+        assert rater.ask(f"{DUEL}/rounds/r1?wait=30")["status"] == "rated"
+        with pytest.raises(HTTPError) as refusal:
+            rater.ask(f"{DUEL}/rounds", {})
+        assert '"code":"bad-id"' in refusal.value.__notes__[0]
+        done(Settings(data=str(rater.data)), "verify")
+    assert not rater.data.parent.exists()
+    killed = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, check=False)
+    left = Path(killed.stdout.decode().strip()).parent
+    wait_until(lambda: not left.exists(), "it is deleted")
+    line = "standalone: give either FILE, or --ephemeral for a file that is deleted at the end"
+    assert refused(file, "--ephemeral") == (2, f"stream-rater: {line}")
+    with pytest.raises(Failed, match="set STREAM_RATER_SERVE"), child.standalone("127.0.0.1:x"):
+        pass
+    with pytest.raises(Failed, match=r"ratings\.db"), child.standalone() as rater:
+        rater.data.unlink()
+        wait_until(lambda: not rater.data.parent.exists(), "it ends")
 
 
 def test_who_may_write(here: StartHere) -> None:

@@ -40,11 +40,12 @@ compile_kernels.main([])
 """
 """Does what `make python` does, and writes which files it reads or writes into a file."""
 
-OFFLINE = {"convert", "demo", "evaluate", "predict", "rate", "tune"}
+OFFLINE = {"convert", "evaluate", "predict", "rate", "tune"}
 """The commands that need neither servers nor a data file. (`evidence` compares all systems.)"""
 
 SEASON = "season.jsonl"
 OTHERS = (
+    "demo --once",
     f"rate {SEASON} --config two-moment.json --changes=changes.jsonl --records",
     f"evaluate {SEASON} --config deploy/examples/elo-mmr.json --config two-moment.json",
     f"tune {SEASON} --system elo-mmr --train 0.5 --trials 3 --out tuned.json",
@@ -148,7 +149,7 @@ def offline() -> Iterator[list[str]]:
         for program, *words in pages.commands(page.read_text()):
             if program.endswith("stream-rater") and words[0] in OFFLINE:
                 of_tree = [word for word in words if word.startswith("deploy/")]
-                if (of_tree or "--embedded" in words) and "dask:" not in "".join(words):
+                if of_tree and "dask:" not in "".join(words):
                     yield words
 
 

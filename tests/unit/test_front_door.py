@@ -91,7 +91,7 @@ def test_the_wheel_needs_what_rates() -> None:
 
 RATE = "from stream_rater import Ladder; print(Ladder().rate(['ann', 'bob']).mu[0] > 1400)"
 OFFLINE = [
-    ["rate", "deploy/examples/rounds.jsonl"], ["demo", "--embedded", "--rounds", "3"], ["--help"],
+    ["rate", "deploy/examples/rounds.jsonl"], ["--help"],
     ["evaluate", "deploy/examples/rounds.jsonl", "--config", "deploy/examples/elo-mmr.json"],
     ["correct", "void", "--help"],
 ]  # fmt: skip

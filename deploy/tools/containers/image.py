@@ -22,8 +22,8 @@ MOST_BYTES: Final = 350_000_000
 WARM_S: Final = 1.0
 """The longest that a ladder's first rounds may take with the image's compiled kernels."""
 USER: Final = 65532
-OF_THE_LAB: Final = {"matplotlib", "scipy"}
-"""Packages of the extra `lab`, which the image does not have."""
+OF_THE_LAB: Final = {"matplotlib", "pytest", "scipy"}
+"""Packages of the extra `lab`, and that of `stream_rater.testing`: the image does not have them."""
 LOADED, SAVED = "data loaded from", "data saved to"
 """What numba says of its cache under NUMBA_DEBUG_CACHE."""
 CONFINED: Final = (

@@ -1,4 +1,4 @@
-"""Images of Kafka, Redis and Prometheus, made of the programs that `make demo` runs here: for a
+"""Images of Kafka, Redis and Prometheus, made of the programs that `make up` runs here: for a
 machine that reaches no registry. Each holds its program, the libraries it loads, and no shell.
 
 They have the names that deploy/compose.yaml gives, and stand in the place of those images.

@@ -1,1 +1,1 @@
-"""What `make demo` is made of: a corner of the servers, the programs, the figures, the screen."""
+"""What `make demo SERVERS=1` is made of: a corner of the servers, programs, figures, the screen."""

@@ -1,7 +1,7 @@
 """Set-up: everything that the commands of the Makefile need.
 
 `python -m local.setup python` makes the Python environment of the service (`make python`), and
-`service` also installs Redis and Kafka (`make demo`). `packages` installs all Python packages of
+`service` also installs Redis and Kafka (`make up`). `packages` installs all Python packages of
 the lock (`make check`). Without an argument Redis, Kafka and Prometheus follow (`make bench`), and
 with `all` also Chromium and the tools that Go builds (`make setup`).
 
