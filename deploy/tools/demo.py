@@ -41,12 +41,10 @@ from demonstration.programs import (
 )
 from demonstration.screen import Screen
 from examples.game_backend import RANKED, Season
-from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_of
+from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_for
 from local.servers import LocalServerError, Server, servers
 from stream_rater.cli.correct import table_of
-from stream_rater.config.files import read_ladders
 from stream_rater.config.settings import PREFIX
-from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime.progress import counted
 
 WARM_UP_S = 3.0
@@ -132,11 +130,8 @@ class Demo:
         """Ask the matchmaking example for a win probability and a line-up."""
         table = self.ratings.ladders[RANKED]
         best = sorted(table, key=lambda name: -table[name].shown)[:LINE_UP]
-        rating = read_ladders(LADDERS).ladders[RANKED].rating
-        assert isinstance(rating, EloMMR), f"{LADDERS}: {RANKED} is rated by Elo-MMR"
         command = [
-            *MATCHMAKING, "--ladder", RANKED,
-            "--beta", str(beta_of(*rating.limits, rating.drift_per_day)),
+            *MATCHMAKING, "--ladder", RANKED, "--beta", str(beta_for(LADDERS, RANKED)),
             "--players", f"{best[0]},{best[-1]}", "--line-up", ",".join(best),
         ]  # fmt: skip
         answer = output_of(

@@ -6,17 +6,12 @@ import tempfile
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from stream_rater.cli import correct, options
 from stream_rater.config import errors
 from stream_rater.config.settings import Settings
-from stream_rater.runtime.progress import counted
-
-if TYPE_CHECKING:
-    from stream_rater.operations.demo import Season
 
 SHOWN_MOVES = 6  # The most players in the table about the cheater's removal.
 VERIFY_WAIT_S = 60.0
@@ -37,7 +32,7 @@ def demo(rounds: int, once: bool, began_s: float | None) -> None:
     A cheater is found and removed on the way. Ctrl-C ends the demo and deletes its data.
     """
     began_s = began_s or time.time()  # of `make demo`, before its set-up
-    from stream_rater.operations.demo import PAUSE_S, Season, ladders_file
+    from stream_rater.operations.demo import CHEATED, PAUSE_S, Season, ladders_file
     from stream_rater.operations.verify import verify
     from stream_rater.runtime.child import standalone
 
@@ -49,8 +44,16 @@ def demo(rounds: int, once: bool, began_s: float | None) -> None:
         with standalone(_address(), ladders=ladders) as rater:
             season = Season(rater)
             season.play(rounds)
-            print(f"{counted(rounds, 'round')} reported by POST /v1/rounds, and rated.")
-            _show_removal(season)
+            print(f"{rounds:,} rounds reported by POST /v1/rounds, and rated.")
+            player, wins, played, others = season.suspect()
+            print(
+                f"\nA cheater was found: {player} won {wins} of {played} {CHEATED}, nobody else "
+                f"more than {others}.\nRemoved by POST /v1/ladders/{CHEATED}/corrections:"
+            )
+            moves = season.remove(player)
+            options.table_console().print(correct.table_of(CHEATED, moves[:SHOWN_MOVES]))
+            gained = sum((each.difference or 0.0) > 0.0 for each in moves)
+            print(f"{gained} of {len(moves) - 1} players who moved got points back.")
             print(f"\nstream-rater verify --data {rater.data}")
             print(verify(Settings(data=str(rater.data), ladders=str(ladders)), VERIFY_WAIT_S))
             print(f"\nThe page lives {time.time() - began_s:.1f} s after the start: {rater.url}/")
@@ -68,18 +71,3 @@ def _address() -> str:
             return f"{host}:{port}"
     print(f"A program listens at {host}:{port}: the demo takes a free port.")
     return f"{host}:0"
-
-
-def _show_removal(season: "Season") -> None:
-    """Find the cheater, remove the player, and show whose points come back."""
-    from stream_rater.operations.demo import CHEATED
-
-    player, wins, rounds, others = season.suspect()
-    print(
-        f"\nA cheater was found: {player} won {wins} of {rounds} {CHEATED}, nobody else more than "
-        f"{others}.\nRemoved by POST /v1/ladders/{CHEATED}/corrections:"
-    )
-    moves = season.remove(player)
-    options.table_console().print(correct.table_of(CHEATED, moves[:SHOWN_MOVES]))
-    gained = sum((each.difference or 0.0) > 0.0 for each in moves)
-    print(f"{gained} of {counted(len(moves) - 1, 'player')} who moved got points back.")

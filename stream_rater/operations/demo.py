@@ -37,18 +37,13 @@ def ladders_file() -> str:
 
 
 class Season:
-    """Players with hidden skills, one of whom cheats, and the rounds that they have played."""
+    """Players with hidden skills, one of whom cheats, and the rounds of their season."""
 
     def __init__(self, rater: Rater) -> None:
         self.rater, self._rng, self._numbers = rater, random.Random(SEED), Counter[str]()
         self.skills = {player: self._rng.gauss(1500.0, 300.0) for player in PLAYERS}
         """The true skills, in rating points, which ratings try to find out."""
         self.rounds: list[Any] = []
-
-    def _post(self, *moments: datetime) -> None:
-        """Play a round at each moment, and report all at once."""
-        self.rounds += (made := [self._round(at) for at in moments])
-        self.rater.ask("/v1/rounds", made)
 
     def _round(self, at: datetime) -> dict[str, Any]:
         """A round of any ladder: sides in the order of performances around their true skills."""
@@ -71,8 +66,9 @@ class Season:
         """Play so many rounds, the last of them now. Returns once all are rated."""
         now = datetime.now(UTC)
         moments = [now - LASTS * (1.0 - i / count) for i in range(1, count + 1)]
+        self.rounds = [self._round(at) for at in moments]
         for i in range(0, count, MOST_POSTED):
-            self._post(*moments[i : i + MOST_POSTED])
+            self.rater.ask("/v1/rounds", self.rounds[i : i + MOST_POSTED])
         for last in {each["ladder"]: each["round_id"] for each in self.rounds}.items():
             self.rater.ask("/v1/ladders/{}/rounds/{}?{}".format(*last, WAIT))
 
@@ -80,7 +76,7 @@ class Season:
         """Play a round now and then, for ever."""
         while True:
             time.sleep(PAUSE_S)
-            self._post(datetime.now(UTC))
+            self.rater.ask("/v1/rounds", [self._round(datetime.now(UTC))])
 
     def suspect(self) -> tuple[str, int, int, int]:
         """The player with the most victories on the ladder of the cheating, these, the player's
