@@ -121,34 +121,17 @@ def assert_rated(printed: str) -> None:
     assert "rated" in printed and "ann" in printed and "bob" in printed, printed
 
 
-def test_python(api: ServeThread) -> None:
-    """By urllib."""
-    assert_rated(run(sys.executable, str(EXAMPLES / "report.py"), url=api.url))
+ALONE = {"report.py": [sys.executable], "report.mjs": ["node"], "report.go": ["go", "run"],
+         "Report.java": ["java"]}  # fmt: skip
 
 
-@pytest.mark.slow
-def test_node(api: ServeThread) -> None:
-    """By fetch, which Node 18 has."""
-    node = tool("node")
-    if int(run(node, "--version").lstrip("v").partition(".")[0]) < 18:
-        pytest.skip("Node is older than 18")
-    assert_rated(run(node, str(EXAMPLES / "report.mjs"), url=api.url))
-
-
-@pytest.mark.slow
-def test_go(api: ServeThread) -> None:
-    """By net/http; `rand.Text` is of Go 1.24."""
-    go = tool("go")
-    major, minor = run(go, "env", "GOVERSION").strip().removeprefix("go").split(".")[:2]
-    if (int(major), int(minor)) < (1, 24):
-        pytest.skip("Go is older than 1.24")
-    assert_rated(run(go, "run", str(EXAMPLES / "report.go"), url=api.url))
-
-
-@pytest.mark.slow
-def test_java(api: ServeThread) -> None:
-    """By java.net.http, from the source file."""
-    assert_rated(run(tool("java"), str(EXAMPLES / "Report.java"), url=api.url))
+@pytest.mark.parametrize(
+    "file", ["report.py", *(pytest.param(each, marks=pytest.mark.slow) for each in [*ALONE][1:])]
+)
+def test_alone(api: ServeThread, file: str) -> None:
+    """What runs from its source file, without a package."""
+    program, *words = ALONE[file]
+    assert_rated(run(tool(program), *words, str(EXAMPLES / file), url=api.url))
 
 
 @pytest.mark.slow
@@ -184,9 +167,8 @@ def test_your_game(language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name, rest, block in pages.FENCE.findall(pages.text("how-to/test-your-game.md")):
         if name == language and (title := pages.TITLE.search(rest)):
             (tmp_path / title[1]).write_text(block)
-    words = TESTED[language]
-    tool(words[0])
+    program, *words = TESTED[language]
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    run(*words, folder=tmp_path)
+    run(tool(program), *words, folder=tmp_path)
     wait_until(lambda: not [*tmp_path.glob("stream-rater-*")], "its file is deleted")
