@@ -55,12 +55,12 @@ def test_ratings_become_those_of_a_season_without_the_cheater(
 def test_it_goes_on(season: demo.Season, monkeypatch: pytest.MonkeyPatch) -> None:
     """With rounds that are taken, without the player who was removed, until Ctrl-C."""
     season.remove(demo.CHEATER)
-    pauses, made = iter([None] * 20), list[Any]()
+    pauses, made = iter([None] * 100), list[Any]()
     monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=lambda _: next(pauses)))
     rater, notes = season.rater, SimpleNamespace(ask=lambda *asked: made.append(asked))
     monkeypatch.setattr(season, "rater", notes)
     with pytest.raises(StopIteration):
         season.go_on()
-    assert len(made) == 20 and repr(demo.CHEATER) not in str(made)
+    assert len(made) == 100 and repr(demo.CHEATER) not in str(made)
     (results,) = (rater.ask(*asked)["results"] for asked in made[-1:])
     assert [each["status"] for each in results] == [202]
