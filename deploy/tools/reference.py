@@ -191,7 +191,7 @@ def options_of(command: click.Command) -> Iterator[tuple[str, str]]:
     """Each option with its value, and its meaning with the default."""
     context = click.Context(command)
     for each in command.params:
-        if not isinstance(each, click.Option) or ANYWHERE & set(each.opts):
+        if not isinstance(each, click.Option) or each.hidden or ANYWHERE & set(each.opts):
             continue
         metavar = VALUES.get(each.type.name, each.make_metavar(context))
         value = "" if each.is_flag else f" {each.metavar or metavar}"
