@@ -4,6 +4,7 @@ A part of a page between `<!-- generated: NAME -->` and `<!-- end -->` is writte
 docstrings of settings, click's help, the help of metrics, the error codes, the API's operations.
 In a part that begins with `<!-- checked: NAME -->` the meanings are written by hand: each name of
 the type must have a row, and the second column is filled in. The rest of a page stays as it is.
+`python_api` writes the lists of python.md.
 
 Figures of what ratings do in the long run, and in large rounds, are computed (`tests.fair_rounds`).
 """
@@ -18,6 +19,7 @@ from typing import Any, Final, get_args
 
 import click
 import msgspec
+import python_api
 import structlog
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -77,7 +79,7 @@ def written(page: str) -> str:
         body = GENERATED[name]() if kind == "generated" else filled(name, text, CHECKED[name]())
         return f"{begin}\n{body.strip()}\n\n{end}"
 
-    return PART.sub(part, page)
+    return python_api.written(PART.sub(part, page))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

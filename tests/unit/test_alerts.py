@@ -20,7 +20,7 @@ from watching.ask import panels
 
 RUNBOOK = pages.text("operations/runbook.md")
 VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
-MKDOCS = ROOT / "deploy" / "tools" / "mkdocs.yml"
+SITE = ROOT / "deploy" / "tools" / "zensical.toml"
 
 
 def rules() -> list[dict[str, Any]]:
@@ -268,7 +268,7 @@ def test_an_alert_says_what_to_do() -> None:
     """Severity, summary, description, and a section of the runbook, which is a page of the site."""
     headings = re.findall(r"^#+ (.*)$", RUNBOOK, re.MULTILINE)
     url = VALUES["prometheusRule"]["runbookUrl"]
-    site = re.findall(r"^site_url: (.*)$", MKDOCS.read_text(), re.MULTILINE)
+    site = re.findall(r'^site_url = "(.*)"$', SITE.read_text(), re.MULTILINE)
     assert url == f"{site[0]}operations/runbook/"
     for alert, rule in ALERTS.items():
         assert rule["labels"]["severity"] in ("critical", "warning"), alert

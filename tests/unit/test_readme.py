@@ -183,8 +183,8 @@ def wrong_names(page: Path, text: str) -> Iterator[str]:
 def test_whatever_a_page_names_is_there() -> None:
     """Settings, links, headings and files exist. Ladders files and Python in it are valid."""
     assert [*faults_of(ALL, wrong_names), *faults_of(ALL, wrong_blocks)] == []
-    site = (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text()
-    reported = re.findall(r"^ +- .*: ([\w/-]+\.md)$", site, re.M)
+    site = (ROOT / "deploy" / "tools" / "zensical.toml").read_text()
+    reported = re.findall(r'" = "([\w/-]+\.md)" },$', site, re.M)
     assert sorted(reported) == [str(page.relative_to(DOCS)) for page in pages.pages()], "the site"
 
 

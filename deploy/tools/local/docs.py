@@ -1,8 +1,9 @@
 """`make docs`: build the site of docs/, or show it (`make docs ARGS=serve`).
 
-MkDocs and its theme come from a lock of their own. Mermaid, which draws the diagrams in the
-reader's browser, comes from npm, so that the site fetches nothing; without npm, diagrams stay as
-their text.
+Zensical comes from a lock of its own. It builds build/pages, a copy of docs/ in which the Python
+reference has the whole docstrings, and `make tables` has put the page with all benchmarks. Mermaid,
+which draws the diagrams in the reader's browser, comes from npm, so that the site fetches nothing;
+without npm, diagrams stay as their text.
 """
 
 import hashlib
@@ -12,43 +13,88 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import python_api
 
 from local import python_env, steps
 from local.system import ensure_packages
 from local.tools import ROOT, SERVERS, LocalServerError
 
-CONFIGURATION: Final = ROOT / "deploy" / "tools" / "mkdocs.yml"
+CONFIGURATION: Final = ROOT / "deploy" / "tools" / "zensical.toml"
+DOCS: Final = ROOT / "docs"
+BUILD: Final = ROOT / "build"
+PAGES: Final = BUILD / "pages"
+FULL: Final = "benchmarks-full.md"
+SCRIPT: Final = "assets/mermaid.min.js"
 MERMAID_VERSION: Final = "11.12.2"
 MERMAID_SHA256: Final = "d0830a6c05546e9edb8fe20a8f545f3e0dc7c4c3134d584bad9c13a99d7a71e0"
 MERMAID: Final = SERVERS / f"mermaid-{MERMAID_VERSION}.min.js"
 MEMBER: Final = "package/dist/mermaid.min.js"
-COMMANDS: Final = ("build", "serve")
+DIAGRAM: Final = (
+    '{ name = "mermaid", class = "mermaid", format = "pymdownx.superfences.fence_code_format" }'
+)
+OPTIONS: Final = {"build": ("--clean", "--strict"), "serve": ()}
+COMMANDS: Final = tuple(OPTIONS)
+LOOK_AGAIN_S: Final = 0.5
 SHOW: Final = "the site is in build/docs; show it: make docs ARGS=serve"
 
 
 def main(arguments: list[str]) -> int:
-    """Install what is missing, then run MkDocs. Returns its exit code."""
+    """Install what is missing, then run Zensical. Returns its exit code."""
     command = arguments[0] if arguments else "build"
     if command not in COMMANDS or len(arguments) > 1:
         steps.say(f"docs: {' or '.join(COMMANDS)}, not {' '.join(arguments)}")
         return 2
     if code := steps.run(ensure):
         return code
-    environment = os.environ | {"PYTHONPATH": str(python_env.DOCS), "NO_MKDOCS_2_WARNING": "1"}
-    if MERMAID.exists():
-        environment["MERMAID"] = str(MERMAID)
-    words = [str(python_env.VENV_PYTHON), "-m", "mkdocs", command, "-f", str(CONFIGURATION)]
-    code = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
-    if command == "build" and code == 0:
+    shutil.rmtree(PAGES, ignore_errors=True)
+    copy_pages()
+    (BUILD / CONFIGURATION.name).write_text(configuration(), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(python_env.DOCS)}
+    words = [str(python_env.VENV_PYTHON), "-m", "zensical", command, *OPTIONS[command]]
+    with subprocess.Popen(words, cwd=BUILD, env=environment) as running:
+        while command == "serve" and running.poll() is None:
+            time.sleep(LOOK_AGAIN_S)
+            copy_pages()
+    if command == "build" and running.returncode == 0:
         print(SHOW, file=sys.stderr)
-    return code
+    return running.returncode
+
+
+def copy_pages() -> None:
+    """Copy what is new in docs/, and what stands there only in the site."""
+    script = [(MERMAID, SCRIPT)] if MERMAID.exists() else []
+    full = [(BUILD / FULL, FULL)] if (BUILD / FULL).exists() else []
+    every = [(path, str(path.relative_to(DOCS))) for path in DOCS.rglob("*") if path.is_file()]
+    for path, name in (*every, *script, *full):
+        copy = PAGES / name
+        if not copy.exists() or copy.stat().st_mtime < path.stat().st_mtime:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if name == "reference/python.md":
+                whole = python_api.written(path.read_text(encoding="utf-8"), whole=True)
+                copy.write_text(whole, encoding="utf-8")
+            else:
+                shutil.copyfile(path, copy)
+
+
+def configuration() -> str:
+    """The configuration, with diagrams and all benchmarks if they are there."""
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    if (BUILD / FULL).exists():
+        after = '"benchmarks.md" },\n'
+        text = text.replace(after, f'{after}  {{ "All benchmarks" = "{FULL}" }},\n')
+    if MERMAID.exists():
+        text = text.replace("site_dir =", f'extra_javascript = ["{SCRIPT}"]\nsite_dir =')
+        text = text.replace("superfences = {}", f"superfences.custom_fences = [{DIAGRAM}]")
+    return text
 
 
 def ensure() -> None:
-    """Install MkDocs' packages, and Mermaid if npm is there."""
+    """Install Zensical's packages, and Mermaid if npm is there."""
     ensure_packages(python_env.needed_packages(), steps.say)
     python_env.ensure_venv(steps.say)
     python_env.ensure_docs(steps.say)
