@@ -32,7 +32,7 @@ def test_the_tools_are_those_of_the_pins(tool: GoTool) -> None:
 
 def test_the_readme_is_made_of_the_comments() -> None:
     """The README is current: `make chart` was run after the last change."""
-    assert (CHART / "README.md").read_text() == documentation()
+    assert (CHART / "README.md").read_text() == documentation(), "make chart"
 
 
 def test_every_value_is_documented() -> None:
@@ -80,7 +80,7 @@ def test_alerts_lead_to_the_runbook_that_is_named() -> None:
 def test_renders_are_as_they_were_read() -> None:
     """Renders equal the golden files, so that reviews show changes. `make chart` writes these."""
     for case in GOLDEN_CASES:
-        assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case)
+        assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case), "meant so? make chart"
 
 
 def test_the_schema_knows_the_values_and_no_others() -> None:

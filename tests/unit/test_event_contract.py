@@ -77,7 +77,7 @@ def headers(message: str) -> Any:
 
 def test_it_is_what_is_written() -> None:
     """It is what `make contract` writes now. Its channels are the public topics."""
-    assert event_contract.DOCUMENT.read_text() == event_contract.text()
+    assert event_contract.DOCUMENT.read_text() == event_contract.text(), "make contract"
     assert {channel["address"] for channel in DOCUMENT["channels"].values()} == {
         events.ROUND_COMPLETED, events.RATING_CHANGED, events.ROUND_REJECTED, SEASON_ENDED
     }  # fmt: skip

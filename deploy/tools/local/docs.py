@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,13 +57,16 @@ def main(arguments: list[str]) -> int:
     (BUILD / CONFIGURATION.name).write_text(configuration(), encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(python_env.DOCS)}
     words = [str(python_env.VENV_PYTHON), "-m", "zensical", command, *OPTIONS[command]]
-    with subprocess.Popen(words, cwd=BUILD, env=environment) as running:
+    with (
+        suppress(KeyboardInterrupt),
+        subprocess.Popen(words, cwd=BUILD, env=environment) as running,
+    ):
         while command == "serve" and running.poll() is None:
             time.sleep(LOOK_AGAIN_S)
             copy_pages()
     if command == "build" and running.returncode == 0:
         print(SHOW, file=sys.stderr)
-    return running.returncode
+    return running.returncode or 0
 
 
 def copy_pages() -> None:
