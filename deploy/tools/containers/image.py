@@ -98,7 +98,8 @@ for name, command in found.items():
 print(len(found), ", ".join(wrong) or "-", flush=True)
 """
 """A program that runs each command twice: for its help, and with arguments that it must refuse
-before it asks a server. Its last line has the number of commands, and those that went wrong."""
+before it asks a server. Its last line on standard output has the number of commands, and those
+that went wrong."""
 HOLDS: Final = """
 import importlib.metadata, json, pathlib
 bill = json.loads(pathlib.Path("/opt/stream-rater/sbom.cdx.json").read_bytes())
@@ -252,8 +253,9 @@ class Image:
 
 
 def commands_in(output: str) -> tuple[int, str]:
-    """Read the output of COMMANDS: how many there are, and which went wrong."""
-    count, _, wrong = output.strip().splitlines()[-1].partition(" ")
+    """Read the output of COMMANDS, which may end with the refusals: how many there are, and which
+    went wrong."""
+    count, wrong = re.findall(r"^(\d+) (.*)$", output, re.MULTILINE)[-1]
     return int(count), wrong.strip("-")
 
 
