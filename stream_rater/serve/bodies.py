@@ -384,13 +384,13 @@ class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
     mu: float | UnsetType = UNSET
 
 
-class RoundTaken(Answer, frozen=True, kw_only=True):
+class RoundTaken(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of sending one round."""
 
-    ladder: str | None
-    round_id: str | None  # The ladder and the id; null if the round was refused.
-    partition: int | None  # The place in `round-completed`; null if the round was not valid.
-    offset: int | None
+    ladder: str | None = None
+    round_id: str | None = None  # The ladder and the id; absent if the round was refused.
+    partition: int | None = None  # The place in `round-completed`; absent if it was not valid.
+    offset: int | None = None
     status: int
     """The HTTP status that the round would have by itself: 202 if it is stored for good, also if it
     was sent before. It is no verdict yet: ask for the state of the round."""
@@ -414,12 +414,12 @@ class CorrectionTaken(Answer, frozen=True, kw_only=True):
     offset: int
 
 
-class RoundChange(Answer, frozen=True, kw_only=True):
+class RoundChange(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """What a round changed of one player."""
 
     player: str
-    rank: int | None  # The rank; null for a player who did not finish.
-    performance: float | None
+    rank: int | None = None  # The rank; absent for a player who did not finish.
+    performance: float | None = None
     mu: float
     sigma: float
     previous_mu: float
@@ -430,18 +430,18 @@ class RoundChange(Answer, frozen=True, kw_only=True):
     provisional: bool
 
 
-class RoundStateAnswer(Answer, frozen=True, kw_only=True):
+class RoundStateAnswer(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """The state of a round."""
 
     ladder: str
     round_id: str
-    status: Literal["pending", "rated", "rejected", "duplicate", "voided", "amended"]
+    state: Literal["pending", "rated", "rejected", "duplicate", "voided", "amended"]
     """`pending` until the workers have decided. `duplicate`: another record with this id was
     rated. `voided`, `amended`: what the newest correction of the round has done."""
     partition: int
     offset: int  # The place of the record in `round-completed`.
-    code: str | None  # The error code of a round that the workers rejected.
-    detail: str | None  # Why it was rejected, with the place of the mistake.
+    code: str | None = None  # The error code of a round that the workers rejected.
+    detail: str | None = None  # Why it was rejected, with the place of the mistake.
     changes: list[RoundChange]  # For each player whose rating changed, once the round is rated.
     changes_complete: bool
     """Whether `changes` has the change of every player. It is false while the round is pending, and
@@ -454,10 +454,10 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True):
 # --- errors ---
 
 
-class Problem(Answer, frozen=True, kw_only=True):
+class Problem(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """An error of a request, in the form of RFC 9457."""
 
-    type: str  # A reference to the list of error codes.
+    type: str  # `urn:stream-rater:problem:` with the code behind it.
     title: str
     status: int
     code: str

@@ -8,7 +8,7 @@ from stream_rater.contract.record import RecordPlace
 from stream_rater.serve.bodies import Problem
 
 MEDIA_TYPE = "application/problem+json"
-TYPE = "docs/reference/api.md#errors"
+TYPE = "urn:stream-rater:problem:"  # The beginning of a problem's type; its code follows.
 
 
 class ProblemKind(NamedTuple):
@@ -69,7 +69,7 @@ class Refused(Exception):
         super().__init__(detail)
         self.at, kind = at, kind or KINDS[code]
         self.problem = Problem(
-            type=TYPE, title=kind.title, status=kind.status, code=code, detail=detail,
+            type=TYPE + code, title=kind.title, status=kind.status, code=code, detail=detail,
             place=place, **(at._asdict() if at else {}),
         )  # fmt: skip
         self.headers: dict[str, str] = {}

@@ -61,7 +61,7 @@ def a_round(round_id: str, *players: str) -> dict[str, Any]:
 
 def ended(api: Answering, path: str) -> Any:
     asked = partial(ask, api, f"{path}{'&' if '?' in path else '?'}wait=30")
-    answer = first(asked, f"{path} is no longer pending", lambda e: e.json["status"] != "pending")
+    answer = first(asked, f"{path} is no longer pending", lambda e: e.json["state"] != "pending")
     assert answer.status == 200, answer
     return answer.json
 
@@ -77,7 +77,7 @@ def test_from_the_post_to_the_ratings(
     api = serve(place)
     first = send(api, DUEL, a_round("r1")).json
     found = ended(api, f"{DUEL}/r1")
-    assert found["status"] == "rated" and found["changes_complete"]
+    assert found["state"] == "rated" and found["changes_complete"]
     changes = {each["player"]: each for each in found["changes"]}
     events = published(place)
     assert set(changes) == {"ann", "bob"} == {each.player for each in events}
@@ -90,14 +90,14 @@ def test_from_the_post_to_the_ratings(
     sent = send(api, DUEL, {**a_round("r3"), "standings": standings}).json
     assert ended(api, f"{DUEL}/r3")["changes"] == []
     by_place = f"{DUEL}/r3?partition={sent['partition']}&offset={sent['offset']}"
-    assert ended(api, by_place)["status"] == "rated"
+    assert ended(api, by_place)["state"] == "rated"
     # A second record of the round, as a process writes it that has not read the first one.
     record = msgspec.json.encode({**a_round("r1"), "ladder": "duel"})
     [again] = produce(place, [Bytes(record, key=b"duel")])
     by_place = f"{DUEL}/r1?partition={again.partition()}&offset={again.offset()}"
     other = serve(place)
     duplicate = ended(other, by_place)
-    assert (duplicate["status"], duplicate["code"]) == ("duplicate", "duplicate-round")
+    assert (duplicate["state"], duplicate["code"]) == ("duplicate", "duplicate-round")
     assert Counter(each.round_id for each in published(place))["r1"] == 2
     taken_back(api)
     done(place, "verify", "--wait", PATIENTLY)
@@ -241,7 +241,7 @@ def begins_at_the_door(api: WorkerProcess, place: Settings) -> None:
     for number, players in enumerate((("ann", "new"), ("bob", "ann"), ("bob", "ann"))):
         taken = send(api, f"{path}?seed_from=duel&seed_sigma=20", a_round(f"r{number}", *players))
         assert taken.status == 202, taken
-        assert ended(api, f"{path}/r{number}")["status"] == "rated"
+        assert ended(api, f"{path}/r{number}")["state"] == "rated"
     events = [each for each in published(place) if each.ladder == "team"]
     of_seeds: dict[str, Any] = {
         each.player: each for each in events if each.correction and each.rank is None

@@ -126,7 +126,7 @@ def test_servers_are_killed_and_come_back(
     posted = ("during", "before", "after")
     for name in posted:
         assert send(api, DUEL, a_posted_round(name)).status == 202
-        assert ended(api, f"{DUEL}/{name}")["status"] == "rated"
+        assert ended(api, f"{DUEL}/{name}")["state"] == "rated"
     assert api.metric("stream_rater_serve_rounds_total", outcome="unavailable") >= 1
     assert_all_rated_once(at, 600 + len(posted))
 

@@ -117,7 +117,7 @@ def test_the_first_rating_as_it_stands(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/", timeout=ANSWER_S) as page:
             assert b"<title>" in page.read()
     assert '"status":202' in printed
-    assert '"status":"rated"' in printed
+    assert '"state":"rated"' in printed
     assert '"player":"ann","rank":1' in printed
 
 

@@ -79,7 +79,7 @@ def send(api: Answering, round_id: str, *players: str, **headers: str) -> Answer
 
 def rated(api: Answering, round_id: str) -> Any:
     found = ask(api, f"{DUEL}/rounds/{round_id}?wait=30").json
-    assert found["status"] == "rated", found
+    assert found["state"] == "rated", found
     return found
 
 
@@ -116,7 +116,7 @@ def test_its_life(start: Start, here: StartHere, file: Path) -> None:
     third = here()
     with closing(connect_reader(file)) as reader:
         wait_until(lambda: unfinished(reader) == 0, "all is rated")
-    assert rated(third, "r20")["status"] == "rated"
+    assert rated(third, "r20")["state"] == "rated"
     third.close()
     places = {
         ("duel", r): RecordPlace(each["partition"], each["offset"]) for r, each in taken.items()

@@ -310,10 +310,10 @@ class Door:
         """Judge a round's state: pending, rated, or a duplicate. Its changes must be the events."""
         self._findings.checked["states of rounds"] += 1
         where = f"state of {name[1]} at {state['partition']}@{state['offset']}"
-        if state["status"] == "rejected" and state["code"] != "duplicate-round":
+        if state["state"] == "rejected" and state["code"] != "duplicate-round":
             self._findings.wrong("verdict", name, where, f"{state['code']}: {state['detail']}")
         players = {each["player"] for each in state["changes"]}
-        if state["status"] == "rated" and state["changes_complete"] and (
+        if state["state"] == "rated" and state["changes_complete"] and (
             players != self._sent.get(name, {}).keys()
         ):  # fmt: skip
             self._findings.wrong("state", name, where, f"changes of {sorted(players)}")

@@ -317,7 +317,7 @@ def test_each_mistake_is_reported(
     assert found.headers["content-type"] == "application/problem+json"
     assert (found.status, problem["status"]) == (kind.status, kind.status)
     assert (problem["code"], problem["title"]) == (code, kind.title)
-    assert problem["type"].startswith("docs/reference/api.md")
+    assert problem["type"] == "urn:stream-rater:problem:" + code
     assert problem["place"].startswith(where)
     assert words in problem["detail"] and "\n" not in problem["detail"]
 

@@ -53,8 +53,8 @@ JsonElement state;
 do
 {
     state = await client.GetFromJsonAsync<JsonElement>($"/v1/ladders/duel/rounds/{id}?wait=30");
-} while (state.GetProperty("status").GetString() == "pending");
-Console.WriteLine(state.GetProperty("status").GetString());
+} while (state.GetProperty("state").GetString() == "pending");
+Console.WriteLine(state.GetProperty("state").GetString());
 foreach (var change in state.GetProperty("changes").EnumerateArray())
     Console.WriteLine($"{change.GetProperty("player")} {change.GetProperty("previous_rating")}"
         + $" -> {change.GetProperty("rating")}");

@@ -71,7 +71,7 @@ public final class Report {
             if (answer.statusCode() != 200) {
                 throw new IllegalStateException(state);
             }
-        } while (state.contains("\"status\":\"pending\""));
+        } while (state.contains("\"state\":\"pending\""));
         System.out.println(state);
     }
 }

@@ -86,7 +86,7 @@ int main() {
             std::cerr << state.status << ' ' << state.body << '\n';
             return 1;
         }
-    } while (state.body.find(R"("status":"pending")") != std::string::npos);
+    } while (state.body.find(R"("state":"pending")") != std::string::npos);
     std::cout << state.body << '\n';
     curl_global_cleanup();
 }

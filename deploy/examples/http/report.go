@@ -31,7 +31,7 @@ type Round struct {
 }
 
 type State struct {
-	Status  string `json:"status"`
+	State   string `json:"state"`
 	Changes []struct {
 		Player         string  `json:"player"`
 		Rating         float64 `json:"rating"`
@@ -97,8 +97,8 @@ func main() {
 	if err := report("duel", finished); err != nil {
 		log.Fatal(err)
 	}
-	state := State{Status: "pending"}
-	for state.Status == "pending" {
+	state := State{State: "pending"}
+	for state.State == "pending" {
 		status, _, text, err := ask("GET", "/v1/ladders/duel/rounds/"+finished.RoundID+"?wait=30", nil)
 		if err != nil || status != http.StatusOK {
 			log.Fatalf("%d %s %v", status, text, err)
@@ -107,7 +107,7 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println(state.Status)
+	fmt.Println(state.State)
 	for _, change := range state.Changes {
 		fmt.Println(change.Player, change.PreviousRating, "->", change.Rating)
 	}

@@ -37,13 +37,13 @@ const finished = {
   standings: [{ player: "ann", rank: 1 }, { player: "bob", rank: 2 }],
 };
 await report("duel", finished);
-let state = { status: "pending" };
-while (state.status === "pending") {
+let state = { state: "pending" };
+while (state.state === "pending") {
   const answer = await fetch(`${url}/v1/ladders/duel/rounds/${finished.round_id}?wait=30`, { headers });
   if (!answer.ok) throw new Error(await answer.text());
   state = await answer.json();
 }
-console.log(state.status);
+console.log(state.state);
 for (const change of state.changes) {
   console.log(change.player, change.previous_rating, "->", change.rating);
 }

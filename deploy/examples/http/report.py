@@ -52,9 +52,9 @@ finished: Any = {
     "standings": [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}],
 }
 report("duel", finished)
-state: Any = {"status": "pending"}
-while state["status"] == "pending":
+state: Any = {"state": "pending"}
+while state["state"] == "pending":
     state = ask(f"/v1/ladders/duel/rounds/{finished['round_id']}?wait=30")
-print(state["status"])
+print(state["state"])
 for change in state["changes"]:
     print(change["player"], change["previous_rating"], "->", change["rating"])

@@ -411,8 +411,8 @@ def _refused_one(refused: Refused, index: int) -> RoundTaken:
     rest = (problem.place or "body").removeprefix("body")
     partition, offset = refused.at or (None, None)
     return RoundTaken(
-        ladder=None, round_id=None, partition=partition, offset=offset, status=problem.status,
-        code=problem.code, detail=problem.detail, place=f"body[{index}]{rest}",
+        partition=partition, offset=offset, status=problem.status, code=problem.code,
+        detail=problem.detail, place=f"body[{index}]{rest}",
     )  # fmt: skip
 
 
@@ -476,7 +476,7 @@ def _unknown(round_id: str, place: RecordPlace | None) -> str:
 def _answer(found: RoundOutcome, ladder: str, round_id: str) -> RoundStateAnswer:
     state, rated = found.state, found.status == "rated"
     return RoundStateAnswer(
-        ladder=ladder, round_id=round_id, status=found.status,  # type: ignore[arg-type]
+        ladder=ladder, round_id=round_id, state=found.status,  # type: ignore[arg-type]
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,
         detail=state.detail or None,
         changes=[*state.changes.values()] if rated else [],

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, assert_never
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -28,6 +28,7 @@ from stream_rater.index.reader import Incomplete
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
+from stream_rater.serve.bodies import RoundTaken
 from stream_rater.serve.door import accept
 from stream_rater.serve.door.accept import Beginnings, Door
 from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
@@ -177,6 +178,8 @@ class Api:
         answer = await self._ask(operation.name, path, query, given)
         body = to_json(answer)
         headers = {"Cache-Control": "no-cache"}
+        if operation.name == "send-round":
+            headers["Location"] = _location(answer)
         if operation.method == "GET":
             headers["ETag"] = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
             asked = request.headers.get("if-none-match", "")
@@ -317,7 +320,7 @@ def _cors(origins: Sequence[str]) -> Iterable[Middleware]:
         yield Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
-            expose_headers=["ETag", "Retry-After"],
+            expose_headers=["ETag", "Location", "Retry-After"],
         )  # fmt: skip
 
 
@@ -334,6 +337,13 @@ def _decoded(name: str, text: str) -> str:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
+
+
+def _location(taken: RoundTaken) -> str:
+    """Where to ask for the state of a round, also after a restart, and of another process."""
+    ladder, round_id = (quote(each or "", safe="") for each in (taken.ladder, taken.round_id))
+    place = f"partition={taken.partition}&offset={taken.offset}"
+    return f"/v1/ladders/{ladder}/rounds/{round_id}?{place}"
 
 
 def _place(query: dict[str, Any]) -> RecordPlace | None:
