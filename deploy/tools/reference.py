@@ -401,7 +401,7 @@ def limits() -> Cells:
 
 def listing() -> Cells:
     """The rules by which players are listed."""
-    rules = ("min_rounds", "max_sigma", "idle_days")
+    rules = ("min_rounds", "max_sigma", "idle_days", "unlisted")
     return defaults(Listing, **dict.fromkeys(rules, "none"))
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.rating import parameters
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ NOT_LISTED = -math.inf
 
 MoreThanZero = Annotated[float, Meta(gt=0, le=1e9)]
 Rounds = Annotated[int, Meta(ge=1, le=1_000_000)]
+Pattern = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES + 1)]
 
 
 class Listing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -40,6 +42,8 @@ class Listing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The greatest sigma of a listed player, with the drift of the days since the last round."""
     idle_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
     """The days after the last round from which on a player is not listed."""
+    unlisted: tuple[Pattern, ...] = ()
+    """The ids of players who are never listed, such as bots; or their beginnings, as `bot-*`."""
     display: Literal["rating", "percentile"] = "rating"
     """Whether the leaderboard shows each player's percentile beside the rating. It decides nothing
     about who is listed."""
@@ -48,6 +52,13 @@ class Listing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def rules(self) -> tuple[Any, ...]:
         """What decides who is listed."""
         return self.min_rounds, self.max_sigma, self.idle_days
+
+    def hides(self, player: str) -> bool:
+        """Whether `unlisted` names the player."""
+        return any(
+            player.startswith(each[:-1]) if each.endswith("*") else player == each
+            for each in self.unlisted
+        )
 
 
 LISTING = Listing()  # The listing of a ladder whose file has none.
@@ -93,14 +104,17 @@ class Views:
     def id(self) -> str:
         """A short hash of all that decides who is listed and in which tier; empty if the views are
         those of a ladder without any."""
-        if not self.tiers and self.listing.rules == LISTING.rules:
+        listing = self.listing
+        if not (self.tiers or listing.unlisted or listing.rules != LISTING.rules):
             return ""
         drifts: list[tuple[int, float]] = []
         if self.listing.max_sigma is not None:
             drifts = [(each.from_offset, each.drift_per_day) for each in self.terms]
-        # As older releases encode a listing, which had no `display`.
+        # As older releases encode a listing, which had neither `display` nor `unlisted`.
         names = ("min_rounds", "max_sigma", "idle_days")
-        rules = dict(zip(names, self.listing.rules, strict=True))
+        rules: dict[str, Any] = dict(zip(names, listing.rules, strict=True))
+        if listing.unlisted:
+            rules["unlisted"] = sorted({*listing.unlisted})
         text = msgspec.json.encode((rules, self.tiers, drifts))
         return hashlib.sha256(text).hexdigest()[:16]
 
@@ -150,24 +164,25 @@ class NewestFacts(NamedTuple):
     sigma: float
     offset: int  # The offset of the event in `round-completed`.
     played_s: int  # When the player's last round was completed, Unix seconds.
+    hidden: bool = False  # Whether `Listing.unlisted` names the player.
 
 
-Rule = Literal["provisional", "min_rounds", "idle_days", "max_sigma"]
+Rule = Literal["unlisted", "provisional", "min_rounds", "idle_days", "max_sigma"]
 
 
 class Unmet(NamedTuple):
     """A rule that keeps a player off the list."""
 
     rule: Rule
-    value: float  # The player's rounds, days since the last round, or sigma.
-    bound: float
+    value: float | None = None  # The player's rounds, days since the last round, or sigma.
+    bound: float | None = None
     """The fewest rounds, the days from which on nobody is listed, or the greatest sigma."""
 
 
 def listed_until(views: Views, facts: NewestFacts) -> float:
     """The moment from which on the player is not listed, in Unix seconds: infinity if it never
     comes by itself, NOT_LISTED if the player is not listed at all."""
-    if _unmet_rounds(views, facts) is not None:
+    if facts.hidden or _unmet_rounds(views, facts) is not None:
         return NOT_LISTED
     return min(_idle_from(views, facts), _unsure_from(views, facts))
 
@@ -176,6 +191,8 @@ def why_not_listed(views: Views, facts: NewestFacts, at_s: float) -> Unmet | Non
     """The first rule that keeps a player off the list at a time in Unix seconds; None if the player
     is listed then."""
     listing, days = views.listing, max(at_s - facts.played_s, 0.0) / DAY_S
+    if facts.hidden:
+        return Unmet("unlisted")
     if (unmet := _unmet_rounds(views, facts)) is not None:
         return unmet
     if listing.idle_days is not None and at_s >= _idle_from(views, facts):
@@ -214,12 +231,16 @@ def _unmet_rounds(views: Views, facts: NewestFacts) -> Unmet | None:
     return Unmet("provisional", facts.rounds, max(1, views.at(facts.offset).provisional_rounds))
 
 
-def listed(views: Views, header: Any, at_s: float, offset: float = math.inf) -> "Flags":
-    """(n,) whether players are listed at a time in Unix seconds. `header` (n,) has the fields
+def listed(
+    views: Views, header: Any, names: Sequence[str], at_s: float, offset: float = math.inf
+) -> "Flags":
+    """(n,) whether these players are listed at a time in Unix seconds. `header` (n,) has the fields
     `rounds`, `sigma` and `time` of their beliefs, whose drift is that of an offset."""
     listing, terms = views.listing, views.at(offset)
     fewest = listing.min_rounds or max(1, terms.provisional_rounds)
     found: Flags = header["rounds"] >= fewest
+    if listing.unlisted:
+        found &= [not listing.hides(name) for name in names]
     if listing.idle_days is not None:
         found &= at_s < header["time"] + DAY_S * listing.idle_days
     if listing.max_sigma is not None:
@@ -290,6 +311,11 @@ def _index_of(tiers: Sequence[Tier], rating: float) -> int:
 
 def check_listing(listing: Listing, rating: parameters.RatingConfig) -> None:
     """Raise ValueError if a listing contradicts the rating parameters or lists nobody."""
+    for i, pattern in enumerate(listing.unlisted):
+        if "*" in pattern[:-1] or pattern == "*":
+            raise ValueError(
+                f"listing.unlisted[{i}]: {pattern!r}: give an id, or a beginning with * behind it"
+            )
     most = listing.max_sigma
     if most is None:
         return

@@ -79,10 +79,11 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """The tier at a time in Unix seconds; None if the player is not listed then."""
         return self.placement.tier if self.placement is not None and self.until_s > at_s else None
 
-    def unmet(self, views: Views, at_s: float) -> by_views.Unmet | None:
-        """The first rule that keeps the player off the list at a time in Unix seconds."""
+    def unmet(self, name: str, views: Views, at_s: float) -> by_views.Unmet | None:
+        """The first rule that keeps the player, whose id is `name`, off the list at a time in Unix
+        seconds."""
         played_s = 0 if self.placement is None else self.placement.played_s
-        return by_views.why_not_listed(views, _facts(self, played_s), at_s)
+        return by_views.why_not_listed(views, _facts(name, self, views, played_s), at_s)
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -144,7 +145,7 @@ def player_of(
         # The time of a correction is that of another player's round.
         of_round = event.correction is None or event.correction.cause == SEEDED
         played_s = max(before.played_s, played_s) if of_round else before.played_s
-    return _placed(found, previous, views, played_s)
+    return _placed(event.player, found, previous, views, played_s)
 
 
 def player_in(standing: Standing) -> IndexedPlayer:
@@ -155,17 +156,17 @@ def player_in(standing: Standing) -> IndexedPlayer:
     )  # fmt: skip
 
 
-def replaced(player: IndexedPlayer, views: Views) -> IndexedPlayer:
+def replaced(name: str, player: IndexedPlayer, views: Views) -> IndexedPlayer:
     """The same player by other views. A tier that they still have is kept as after an event."""
     if not views.id:
         return msgspec.structs.replace(player, placement=None)
     before = player.placement
     played_s = _seconds(player.completed_at) if before is None else before.played_s
-    return _placed(player, player, views, played_s)
+    return _placed(name, player, player, views, played_s)
 
 
 def _placed(
-    player: IndexedPlayer, previous: IndexedPlayer | None, views: Views, played_s: int
+    name: str, player: IndexedPlayer, previous: IndexedPlayer | None, views: Views, played_s: int
 ) -> IndexedPlayer:
     last, shown = None, None
     if previous is not None:
@@ -174,7 +175,7 @@ def _placed(
             last = by_views.TierState(before.tier, before.protected_until)
     after = by_views.tier_after(views, last, player.rating, player.rounds)
     tier, protected_until = after or (None, NOT_PROTECTED)
-    until_s = by_views.listed_until(views, _facts(player, played_s))
+    until_s = by_views.listed_until(views, _facts(name, player, views, played_s))
     placement = Placement(played_s, until_s, tier, shown, protected_until)
     return msgspec.structs.replace(player, placement=placement)
 
@@ -187,10 +188,11 @@ def _seconds(completed_at: str) -> int:
         return 0
 
 
-def _facts(player: IndexedPlayer, played_s: int) -> by_views.NewestFacts:
+def _facts(name: str, player: IndexedPlayer, views: Views, played_s: int) -> by_views.NewestFacts:
     return by_views.NewestFacts(
-        player.rounds, player.provisional, player.sigma, player.offset, played_s
-    )
+        player.rounds, player.provisional, player.sigma, player.offset, played_s,
+        views.listing.hides(name),
+    )  # fmt: skip
 
 
 def change_of(event: RatingChanged) -> IndexedChange:

@@ -198,7 +198,7 @@ class IndexWriter:
         placed, views = self._stored(t, row.prefix, names), self._views(ladder)
         old = _part_of(row, placed)
         self._change_lists(t, row.prefix, old.players, listed=False)
-        again = {name: entries.replaced(each, views) for name, each in old.players.items()}
+        again = {name: entries.replaced(name, each, views) for name, each in old.players.items()}
         before, after = old._replace(players={}), old._replace(players=again)
         self._write(t, row, before, after, placed, {})
         return names[-1].encode() if len(names) == AT_ONCE else None

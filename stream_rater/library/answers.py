@@ -14,7 +14,7 @@ from stream_rater.library import results
 from stream_rater.library.messages import Duel, Sides
 from stream_rater.library.tables import objects
 from stream_rater.rating import wins
-from stream_rater.rating.balance import even_teams
+from stream_rater.rating.balance import ImpossibleGroups, even_teams
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import RatingRule, ratings
@@ -218,7 +218,13 @@ def _fields(
     }  # fmt: skip
 
 
-def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:
-    """The most even teams of these players."""
-    found = even_teams(players, wins.deviations(pool.rating, believed(pool, players), teams), teams)
+def balanced(
+    pool: Pool, players: Sequence[str], teams: int, groups: Sequence[Sequence[str]]
+) -> list[tuple[str, ...]]:
+    """The most even teams of these players that keep groups together. Raises InvalidRound."""
+    deviation = wins.deviations(pool.rating, believed(pool, players), teams)
+    try:
+        found = even_teams(players, deviation, teams, groups)
+    except ImpossibleGroups as error:
+        raise results.InvalidRound("malformed", f"groups{error.place}: {error}") from None
     return [tuple(players[i] for i in members) for members in found]

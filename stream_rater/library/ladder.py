@@ -504,8 +504,11 @@ class Ladder:
 
     # --- teams ---
 
-    def balance(self, players: Sequence[str], teams: int = 2) -> list[tuple[str, ...]]:
-        """Divide players into the most even teams. Some players may be newcomers.
+    def balance(
+        self, players: Sequence[str], teams: int = 2, groups: Sequence[Sequence[str]] = ()
+    ) -> list[tuple[str, ...]]:
+        """Divide players into the most even teams. Some players may be newcomers. The players of
+        each of `groups`, such as friends, are in the same team.
 
         The sizes of the teams differ by at most one player. Up to 20 players in two teams, or 12 in
         three, no other teams are more even; for more players, the teams are the best that were
@@ -515,11 +518,13 @@ class Ladder:
             The players of each team, which can be given to `predict` and `rate` as sides.
 
         Raises:
-            InvalidRound: The players are not ids, or are too few for this number of teams.
+            InvalidRound: The players are not ids, or are too few for this number of teams; or no
+                such teams keep the groups together.
         """
         (names,) = self._messages.sides_of([players])
         self._messages.check_teams(teams, len(names))
-        return self._answers.balanced(self._rater.pool, names, teams)
+        together = self._messages.sides_of(groups, "groups")
+        return self._answers.balanced(self._rater.pool, names, teams, together)
 
     def __repr__(self) -> str:
         system = self.parameters.__struct_config__.tag

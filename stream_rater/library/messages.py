@@ -42,18 +42,18 @@ _PLACES = (
 Sides = list[tuple[str, ...]]  # The players of each side.
 
 
-def sides_of(sides: Sequence[Side]) -> Sides:
-    """The players of each side. Raises InvalidRound."""
+def sides_of(sides: Sequence[Side], what: str = "sides") -> Sides:
+    """The players of each side. `what` is the argument's name. Raises InvalidRound."""
     if isinstance(sides, str):
-        _reject("malformed", f"sides: {sides!r} is a text, not a list of sides")
+        _reject("malformed", f"{what}: {sides!r} is a text, not a list of {what}")
     found, places = Sides(), dict[str, str]()
-    for i, side in enumerate(_as_list("sides", sides)):
+    for i, side in enumerate(_as_list(what, sides)):
         alone = isinstance(side, str | Number)  # `check_id` rejects a number
-        members: Sequence[Any] = (side,) if alone else _as_list(f"sides[{i}]", side)
+        members: Sequence[Any] = (side,) if alone else _as_list(f"{what}[{i}]", side)
         if not members:
-            _reject("malformed", f"sides[{i}]: nobody: name one player at least")
+            _reject("malformed", f"{what}[{i}]: nobody: name one player at least")
         for k, player in enumerate(members):
-            place = f"sides[{i}]" if alone else f"sides[{i}][{k}]"
+            place = f"{what}[{i}]" if alone else f"{what}[{i}][{k}]"
             check_id(place, player)
             if player in places:
                 where = f"{places[player]} and {place}"

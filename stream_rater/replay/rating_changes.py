@@ -127,7 +127,8 @@ class Standings:
         """The number of players with at least one counted round."""
         header = pool.headers(rows)
         seasons.draw_headers(rule, header)
-        is_listed = listed(views, header, at_s, offset)
+        names = pool.names.take(rows).texts()
+        is_listed = listed(views, header, names, at_s, offset)
         header, rows = header[is_listed], rows[is_listed]
         names = pool.names.take(rows).texts()
         rating: arrays.Floats = rule.rating(header["mu"], header["sigma"])

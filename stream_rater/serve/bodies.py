@@ -86,12 +86,15 @@ class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a 
     is left out if the ladder has no tiers."""
 
 
-class Unlisted(Answer, frozen=True, kw_only=True):
-    """The first rule that keeps a player off the leaderboard."""
+class Unlisted(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The first rule that keeps a player off the leaderboard; `unlisted`: the ladders file names
+    the player, and there is neither a value nor a bound."""
 
     rule: Rule
-    value: float  # The number of rounds, the days since the last round, or today's sigma.
-    bound: float  # The least number of rounds, or the limit of those days or of sigma.
+    value: float | None = None  # The rounds, the days since the last round, or today's sigma.
+    bound: float | None = (
+        None  # The least number of rounds, or the limit of those days or of sigma.
+    )
 
 
 class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
@@ -239,6 +242,8 @@ class BalanceQuestion(Question, frozen=True, kw_only=True):
 
     players: Annotated[list[PlayerId], Meta(min_length=2, max_length=MOST_BALANCED)]
     teams: Annotated[int, Meta(ge=2, le=MOST_BALANCED)] = 2
+    groups: list[Annotated[list[PlayerId], Meta(min_length=1, max_length=MOST_BALANCED)]] = []
+    """Those of these players who stay together, such as friends, as a list for each group."""
 
 
 class SideAnswer(Answer, frozen=True, kw_only=True):

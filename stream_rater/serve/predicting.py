@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stream_rater.columns.ranges import bounds
-from stream_rater.rating.balance import even_teams
+from stream_rater.rating.balance import ImpossibleGroups, even_teams
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.wins import MODEL, Believed, VarianceFactor, deviations, shift_of_sides
 from stream_rater.serve import bodies
@@ -69,18 +69,23 @@ def prediction(
 
 
 def balanced_sides(
-    config: RatingConfig, players: Sequence[bodies.PlayerAnswer], teams: int
-) -> tuple[list[bodies.SideQuestion], list[bodies.PlayerAnswer]]:
-    """Divide these players into the most even teams. Returns the teams, and the players in the
-    order of the teams. Raises Refused if there are more teams than players, or if a player appears
-    twice."""
+    config: RatingConfig, players: Sequence[bodies.PlayerAnswer], teams: int,
+    groups: Sequence[Sequence[str]] = (),
+) -> tuple[list[bodies.SideQuestion], list[bodies.PlayerAnswer]]:  # fmt: skip
+    """Divide these players into the most even teams that keep groups together. Returns the teams,
+    and the players in their order. Raises Refused if there are more teams than players, if a player
+    appears twice, or if no teams keep the groups together."""
     if teams > len(players):
         raise Refused(
             "invalid", f"{len(players)} players make no {teams} teams: ask for fewer", "body.teams"
         )
     names = [each.player for each in players]
     check_distinct({"body.players": names})
-    found = even_teams(names, deviations(config, _believed(players), teams), teams)
+    deviation = deviations(config, _believed(players), teams)
+    try:
+        found = even_teams(names, deviation, teams, groups)
+    except ImpossibleGroups as error:
+        raise Refused("invalid", str(error), "body.groups" + error.place) from None
     sides = [bodies.SideQuestion(players=[names[i] for i in team]) for team in found]
     return sides, [players[i] for team in found for i in team]
 

@@ -86,7 +86,7 @@ class Questions:
         percentile = None if rank is None else _percentile(rank, listed)
         views, unmet = self._ladder_views(ladder), None
         if rank is None:
-            unmet = known.unmet(views, self._moment(known))
+            unmet = known.unmet(player, views, self._moment(known))
         tiers = _tiers_of(known, listed=rank is not None) if views.tiers else NO_TIERS
         return bodies.RankedPlayer(
             player=player, mu=known.mu, sigma=known.sigma, rating=known.rating,
@@ -228,11 +228,11 @@ class Questions:
 
     async def balance(self, ladder: str, question: bodies.BalanceQuestion) -> bodies.PredictAnswer:
         """Even teams, and the prediction of their round."""
-        config, teams = await self._config(ladder), question.teams
+        config, asked = await self._config(ladder), (question.teams, question.groups)
         players = (await self.lookup(ladder, question.players)).players
         fitted = self._learned(ladder, config)
         return await self._compute(
-            lambda: prediction(config, *balanced_sides(config, players, teams), 1.0, fitted)
+            lambda: prediction(config, *balanced_sides(config, players, *asked), 1.0, fitted)
         )
 
     def _moment(self, known: IndexedPlayer) -> float:
@@ -300,7 +300,7 @@ class Questions:
         known = (await self._index.players(ladder, [player]))[0]
         if known is None or known.rounds == 0:
             return await self._no_player(ladder, player)
-        why = _in_words(known.unmet(self._ladder_views(ladder), self._moment(known)))
+        why = _in_words(known.unmet(player, self._ladder_views(ladder), self._moment(known)))
         return Refused(
             "not-listed", f"{player!r} is not listed: {why}: leave `around` out", "query.around"
         )
@@ -355,6 +355,7 @@ def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> bodies.Player
 
 
 WHY_UNLISTED = {
+    "unlisted": "the ladders file names it (unlisted)",
     "provisional": "provisional after {0.value} of {0.bound} rounds",
     "min_rounds": "{0.value} of {0.bound} rounds (min_rounds)",
     "idle_days": "{0.value:.1f} days without a round (idle_days is {0.bound:g})",

@@ -25,7 +25,8 @@ class Model:
         """Place all players by other views, or by the first ones."""
         self.views = ladders.views(LADDER)
         players = {
-            name: entries.replaced(each, self.views) for name, each in self.index.players.items()
+            name: entries.replaced(name, each, self.views)
+            for name, each in self.index.players.items()
         }
         first = (self._clock.now_s, b"") if self.views.depend_on_time else entries.NOT_SWEPT
         self.index = self.index._replace(players=players, swept=first)

@@ -16,7 +16,7 @@ from stream_rater import InvalidRound, Ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.index.entries import IndexedChange
 from stream_rater.rating import balance, record, wins
-from stream_rater.rating.balance import deals, even_teams
+from stream_rater.rating.balance import ImpossibleGroups, deals, even_teams
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
@@ -132,6 +132,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     wrong: list[tuple[Callable[[Any], Any], str]] = [
         (lambda of: of.balance(["ann", "bob"], 3), "teams: 3 of 2 players: give a whole"),
         (lambda of: of.balance(["ann", "ann"]), "player 'ann' stands in the round twice"),
+        (lambda of: of.balance(["ann", "bob"], groups=[["ann", "bob"]]), r"groups\[0\]: 2 players"),
+        (lambda of: of.balance(["ann", "bob"], groups=["eve"]), r"groups\[0\]: 'eve' is none of"),
+        (lambda of: of.balance(["ann", "bob"], groups="ann"), "groups: 'ann' is a text"),
         (lambda of: of.predict(["ann", "bob"], variance_factor=0.0),
          "variance_factor: 0.0 is not above 0; 1 is the model as it is"),
         (lambda of: of.predict(["ann", "bob"], variance_factor="2"),
@@ -199,6 +202,26 @@ def test_no_teams_are_more_even() -> None:
             assert sorted(itertools.chain(*found)) == list(range(players))
             least = min(spread(deviation, deal) for deal in every)
             assert spread(deviation, found) == pytest.approx(least, abs=1e-6), sizes
+            groups = some_groups(players, sizes[0], seed)
+            together = [deal for deal in every if keeps(groups, deal)]
+            least = min(spread(deviation, deal) for deal in together)
+            found = even_teams(names(players), deviation, teams, of_names(groups))
+            assert keeps(groups, found) and list(map(len, found)) == sizes
+            assert spread(deviation, found) == pytest.approx(least, abs=1e-6), groups
+
+
+def some_groups(players: int, most: int, seed: int) -> list[list[int]]:
+    """A group as large as a team may be, and a pair if there is room for one beside it."""
+    order = np.random.default_rng(seed).permutation(players).tolist()
+    return [order[:most], *([order[most : most + 2]] if 2 * most <= players and most > 1 else [])]
+
+
+def of_names(groups: list[list[int]]) -> list[list[str]]:
+    return [[f"p{i:02}" for i in group] for group in groups]
+
+
+def keeps(groups: list[list[int]], deal: list[list[int]]) -> bool:
+    return all(any({*group} <= {*team} for team in deal) for group in groups)
 
 
 def test_the_order_of_players_means_nothing() -> None:
@@ -227,6 +250,22 @@ def test_what_is_found_is_nearly_as_even() -> None:
             found = even_teams(names(players), deviation, teams)
         gap = math.sqrt(spread(deviation, found)) - math.sqrt(spread(deviation, best))
         assert -1e-6 <= gap <= 15.0  # points, where one player deviates by 300
+        friends = of_names([[0, 1, 2], [3, 4], [5, 6]])
+        best = even_teams(names(players), deviation, teams, friends)
+        with patch.object(balance, "MOST_DEALS", 0):
+            found = even_teams(names(players), deviation, teams, friends)
+        gap = math.sqrt(spread(deviation, found)) - math.sqrt(spread(deviation, best))
+        assert -1e-6 <= gap <= 15.0
+
+
+def test_groups_that_do_not_fit() -> None:
+    """Three pairs do not fit into two teams of three, nor into many teams of odd sizes."""
+    pairs = [[f"p{2 * i:02}", f"p{2 * i + 1:02}"] for i in range(30)]
+    for players, teams in ((6, 2), (60, 20)):
+        with pytest.raises(ImpossibleGroups, match="do not fit into teams of these sizes"):
+            even_teams(names(players), skills(players), teams, pairs[: players // 2])
+    found = even_teams(names(60), skills(60), 15, pairs)
+    assert {len(team) for team in found} == {4} and found[0][:2] == [0, 1]
 
 
 # --- why a rating is what it is -------------------------------------------------------------------

@@ -288,6 +288,8 @@ def of_sides(*sides: Any) -> dict[str, Any]:
      f"{bodies.MOST_BODY_BYTES:,}"),
     (BALANCE, {"players": ["a", "b"], "teams": 3}, "invalid", "body.teams", "ask for fewer"),
     (BALANCE, {"players": ["a", "b"], "teams": 1}, "invalid", "body.teams", ">= 2"),
+    (BALANCE, {"players": ["a", "b"], "groups": [["a", "b"]]}, "invalid", "body.groups[0]", "2 pl"),
+    (BALANCE, of_players("a", "b") | {"groups": [["c"]]}, "invalid", "body.groups[0]", "none of"),
     (BALANCE, of_players("a", "b", "a"), "invalid", "body.players[2]", "once"),
     (BALANCE, of_players(*map(str, range(101))), "invalid", "body.players", "<= 100"),
     (WHAT_IF, of_sides("ab", "c") | {"ranks": [1, 2, 3]}, "invalid", "body.ranks", "one for each"),

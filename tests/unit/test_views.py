@@ -95,6 +95,8 @@ def test_another_index_for_other_views(tmp_path: Path) -> None:
     idle, sure = Listing(idle_days=9.0), Listing(max_sigma=100.0)
     assert id_of(idle) == id_of(idle, change)
     assert id_of(sure) != id_of(sure, change)
+    hidden = {id_of(Listing(unlisted=each)) for each in (("a",), ("a*",), ("a", "b"), ())}
+    assert len(hidden) == 4 and id_of(Listing(unlisted=("b", "a"))) in hidden
     shown = Listing(idle_days=9.0, display="percentile")
     assert id_of(shown) == id_of(idle) and id_of(Listing(display="percentile")) == ""
     before = b'[{"min_rounds":null,"max_sigma":null,"idle_days":9.0},[],[]]'
@@ -104,6 +106,8 @@ def test_another_index_for_other_views(tmp_path: Path) -> None:
 BAD = [
     ("min_rounds = 10", "min_rounds = 0", r"Expected `int` >= 1.*listing\.min_rounds"),
     ("min_rounds = 10", "min_rounds = -1", r"Expected `int` >= 1.*listing\.min_rounds"),
+    ("min_rounds = 10", 'unlisted = ["*"]', r"listing\.unlisted\[0\]: '\*': give an id"),
+    ("min_rounds = 10", 'unlisted = ["*-bot"]', r"listing\.unlisted\[0\]: .* with \* behind it"),
     ("min_rounds = 10", "least_rounds = 1", r"unknown field `least_rounds`.*listing"),
     ("max_sigma = 120", "max_sigma = 0", r"Expected `float` > 0.*listing\.max_sigma"),
     ("max_sigma = 120", "max_sigma = nan", r"listing\.max_sigma"),
@@ -157,7 +161,8 @@ TERMS = (TermsAt(0, 0.0, math.inf, 5), TermsAt(10, 50.0, math.inf, 5), TermsAt(2
 def some_facts(rng: random.Random) -> NewestFacts:
     rounds = rng.choice([0, 1, 4, 9, 10, 30])
     sigma = rng.choice([90.0, 119.9, 120.0, 120.1, 300.0])
-    return NewestFacts(rounds, rounds < 5, sigma, rng.choice([3, 15, 25]), rng.randrange(10**6))
+    offset, played_s, hidden = rng.choice([3, 15, 25]), rng.randrange(10**6), rng.random() < 0.1
+    return NewestFacts(rounds, rounds < 5, sigma, offset, played_s, hidden)
 
 
 def some_listing(rng: random.Random) -> Listing:
@@ -178,7 +183,7 @@ def is_listed(views: Views, facts: NewestFacts, at_s: float) -> bool:
     active = listing.idle_days is None or days < listing.idle_days
     today = math.sqrt(facts.sigma**2 + drift * days)
     known = listing.max_sigma is None or today <= listing.max_sigma
-    return enough and active and known
+    return enough and active and known and not facts.hidden
 
 
 def test_whoever_is_listed_is_so_until_a_moment() -> None:
@@ -195,8 +200,9 @@ def test_whoever_is_listed_is_so_until_a_moment() -> None:
             unmet = rules.why_not_listed(views, facts, at_s)
             assert (at_s < until_s) == expected == (unmet is None)
             seen.add(None if unmet is None else unmet.rule)
-            if unmet is None:
+            if unmet is None or unmet.rule == "unlisted":
                 continue
+            assert unmet.value is not None and unmet.bound is not None
             bounds = {
                 "provisional": views.at(facts.offset).provisional_rounds, "max_sigma": 120.0,
                 "min_rounds": views.listing.min_rounds, "idle_days": views.listing.idle_days,
@@ -210,7 +216,7 @@ def test_whoever_is_listed_is_so_until_a_moment() -> None:
                 assert unmet.value == facts.rounds
         if 0.0 < until_s < math.inf:
             assert rules.why_not_listed(views, facts, until_s) is not None
-    assert seen == {None, "provisional", "min_rounds", "idle_days", "max_sigma"}
+    assert seen == {None, "unlisted", "provisional", "min_rounds", "idle_days", "max_sigma"}
 
 
 def test_many_at_once_are_listed_as_one_by_one() -> None:
@@ -218,12 +224,14 @@ def test_many_at_once_are_listed_as_one_by_one() -> None:
     rng = random.Random(2)
     dtype = [("rounds", "i8"), ("sigma", "f8"), ("time", "i8")]
     for _ in range(50):
-        views = Views(some_listing(rng), (), TERMS)
-        facts = [some_facts(rng)._replace(offset=15) for _ in range(40)]
+        listing = msgspec.structs.replace(some_listing(rng), unlisted=("bot-*", "x"))
+        views, facts = Views(listing, (), TERMS), [some_facts(rng) for _ in range(40)]
+        names = [rng.choice(["bot-1", "x"]) if e.hidden else rng.choice("yb") for e in facts]
+        facts = [each._replace(offset=15) for each in facts]
         facts = [each._replace(provisional=each.rounds < 5) for each in facts]
         header = np.array([(each.rounds, each.sigma, each.played_s) for each in facts], dtype)
         at_s = rng.uniform(0.0, 1e7)
-        found = rules.listed(views, header, at_s, 15).tolist()
+        found = rules.listed(views, header, names, at_s, 15).tolist()
         assert found == [at_s < rules.listed_until(views, each) for each in facts]
 
 
