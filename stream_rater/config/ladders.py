@@ -112,6 +112,9 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ladders: dict[str, Ladder]
     limits: Limits = Limits()
     """The limits of size and depth, which are checked before the ladder is known."""
+    unknown_ladders: Literal["accepted", "refused"] = "accepted"
+    """Whether the HTTP API takes rounds of ladders that have neither a table nor a rating yet. The
+    workers do not ask: a verdict depends on the log and the tables alone."""
 
     def __post_init__(self) -> None:
         template = self.ladders.get(TEMPLATE)

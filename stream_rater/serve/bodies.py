@@ -402,6 +402,7 @@ class RoundTaken(Answer, frozen=True, kw_only=True, omit_defaults=True):
     code: str | None = None  # The error code of a round that was refused.
     detail: str | None = None
     place: str | None = None  # The place of the mistake in the request.
+    warnings: list[str] = []  # The fields that a round has no meaning for, at most 10.
 
 
 class RoundsTaken(Answer, frozen=True, kw_only=True):

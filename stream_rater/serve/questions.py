@@ -4,8 +4,9 @@ While the index is being made, a player with many rounds looks like a newcomer. 
 raises Incomplete if it is not known to be complete.
 """
 
+import difflib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from copy import copy
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import bodies, routes
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
-from stream_rater.serve.problems import Refused
+from stream_rater.serve.problems import Refused, refused_record
 
 MOST_DIGITS = 18  # The most digits of the number of a season in a request.
 VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
@@ -244,6 +245,21 @@ class Questions:
     async def check_ladder(self, ladder: str) -> None:
         """Raise Refused if there is no such ladder."""
         await self._cached_view(ladder)
+
+    async def strangers(self, ladders: Collection[str], place: str) -> dict[str, Refused]:
+        """The refusals of rounds of these ladders, which the file does not name, without a rating.
+        `place` is that of the ladder in the request."""
+        rated = await self._index.ladders()
+        found = dict[str, Refused]()
+        for each in sorted({*ladders}.difference(rated)):
+            self.check_complete()
+            near = difflib.get_close_matches(each, [*self._ladders.ladders, *rated], n=1)
+            why = (
+                f"ladder {each!r} has no rating and no table in the ladders file, whose "
+                f"unknown_ladders are refused: {f'write {near[0]!r}, or ' if near else ''}name it"
+            )
+            found[each] = refused_record("unknown-ladder", why, place)
+        return found
 
     # --- ladders and players that are missing ---
 

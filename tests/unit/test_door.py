@@ -4,6 +4,7 @@ import asyncio
 import tracemalloc
 from contextlib import suppress
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -14,8 +15,18 @@ from stream_rater.serve.door.accept import elements_in, lines_in
 from stream_rater.serve.door.validating import Validator
 from stream_rater.serve.http.limits import Shares
 from stream_rater.serve.problems import Refused
+from stream_rater.serve.questions import Questions
 from tests.builders.cases import cases
-from tests.builders.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, at_door, home
+from tests.builders.doors import (
+    NOTHING,
+    PARTITIONS,
+    TOKEN,
+    Client,
+    DoorPlace,
+    a_round,
+    at_door,
+    home,
+)
 from tests.builders.indexes import an_event
 
 AT = "/v1/ladders/eu/rounds"
@@ -31,6 +42,7 @@ async def test_a_round_is_written_as_it_was_sent(place: DoorPlace, client: Clien
     answer = await client.post(AT, sent)
     assert (answer.status, answer.json) == (202, {
         "ladder": "eu", "round_id": "r1", "partition": home("eu"), "offset": 0, "status": 202,
+        "warnings": ["extra: unknown field"],
     })  # fmt: skip
     assert (await client.get(answer.headers["location"])).json["state"] == "pending"
     (record,) = place.log.records[home("eu")]
@@ -95,6 +107,39 @@ async def test_each_round_of_a_batch_is_answered(place: DoorPlace, client: Clien
     answer = await client.post("/v1/rounds", {"round_id": "r"})
     assert (answer.status, answer.code) == (400, "bad-request")
     assert len(place.log.all) == 8
+
+
+def test_unknown_ladders_are_refused() -> None:
+    """Unless they have a rating. The answer has the nearest name, and an index that lacks some
+    cannot tell. A misspelt field is named in the answer to a round that is taken."""
+    ladders = Ladders(
+        ladders={each: Ladder(rating=DEFAULT_RATING) for each in ("*", "eu")},
+        unknown_ladders="refused",
+    )
+    index, complete = Mock(ladders=AsyncMock(return_value=["old"])), [True]
+    asked = Questions(index, ladders, lambda: complete[0], *[NOTHING] * 3)
+    place = DoorPlace(ladders, questions=asked)
+
+    async def story(client: Client) -> None:
+        for path in ("rounds", "corrections"):
+            answer = await client.post(f"/v1/ladders/eeu/{path}", a_round())
+            assert (answer.status, answer.code) == (422, "unknown-ladder")
+            assert "write 'eu'" in answer.json["detail"] and answer.json["place"] == "path.ladder"
+        batch = [a_round(str(i), ladder=each) for i, each in enumerate(("eu", "new", "old", ""))]
+        results = (await client.post("/v1/rounds", batch)).json["results"]
+        assert [each["status"] for each in results] == [202, 422, 202, 422]
+        assert results[1]["place"] == "body[1].ladder" and results[3]["code"] == "bad-id"
+        complete[0] = False
+        assert (await client.post("/v1/ladders/eeu/rounds", a_round())).code == "not-ready"
+        entries = [{"player": "ann", "rank": 1, "seet": "home"}, {"player": "bob", "rank": 2}]
+        answer = await client.post(AT, a_round(wieght=2, standings=entries))
+        assert answer.json["warnings"] == [
+            "standings[0].seet: unknown field: did you mean seat?",
+            "wieght: unknown field: did you mean weight?",
+        ]
+
+    place.play(story)
+    assert place.posted("invalid") == 2 and len(place.log.all) == 3
 
 
 def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ import asyncio
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -93,11 +94,25 @@ class Door:
             raise found
         return found
 
-    async def rounds(self, bodies: Sequence[bytes], trace: Trace | None = None) -> RoundsTaken:
-        """Take many rounds. Each is answered by itself."""
+    def unnamed(self, ladders: Iterable[str]) -> set[str]:
+        """Those of these ladders that the file does not name, if it refuses unknown ladders."""
+        if self._ladders.unknown_ladders == "accepted":
+            return set()
+        return {each for each in ladders if each and each not in self._ladders.ladders}
+
+    async def rounds(
+        self, bodies: Sequence[bytes], trace: Trace | None = None,
+        refused: Mapping[str, Refused] = MappingProxyType({}),
+    ) -> RoundsTaken:  # fmt: skip
+        """Take many rounds. Each is answered by itself; those of ladders that are refused, so."""
         if not 1 <= len(bodies) <= MOST_AT_ONCE:
             raise _too_many()
-        found = await self._take(bodies, "", trace)
+        why = [refused.get(validating.ladder_in(each)) if refused else None for each in bodies]
+        both = zip(bodies, why, strict=True)
+        taken = iter(await self._take([body for body, no in both if no is None], "", trace))
+        found = [next(taken) if no is None else no for no in why]
+        for _ in range(len(found) - why.count(None)):
+            self._posted("invalid")
         return RoundsTaken(
             results=[
                 each if isinstance(each, RoundTaken) else _refused_one(each, i)
@@ -439,8 +454,9 @@ def _known(each: validating.ValidRound, state: RoundState) -> RoundTaken | Refus
     if why := state.why_not(same=same):
         return Refused("other-content", why, "body.round_id", at=state.place)
     return RoundTaken(
-        ladder=each.ladder, round_id=each.round_id, **state.place._asdict(), status=202
-    )
+        ladder=each.ladder, round_id=each.round_id, **state.place._asdict(), status=202,
+        warnings=each.warnings,
+    )  # fmt: skip
 
 
 def _refused(invalid: Invalid | validating.PathMismatch) -> Refused:

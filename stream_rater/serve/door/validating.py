@@ -6,6 +6,7 @@ log and after each later change of its ladder. A valid one may still be rejected
 duplicate, by the terms at its offset, or for the new standings of an amendment.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract import corrections
+from stream_rater.contract import corrections, events
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import MAX_ID_BYTES, UNDECODABLE, to_json
 from stream_rater.contract.record import Record
@@ -45,6 +46,7 @@ class ValidRound(NamedTuple):
     players: int  # The number of its players.
     content: int  # What it says, as `content_of` gives it.
     value: bytes  # The record's value: the round as it was sent, with the ladder.
+    warnings: list[str]  # As in the answer (`bodies.RoundTaken`).
 
 
 class ValidCorrection(NamedTuple):
@@ -96,6 +98,7 @@ class Validator:
                     ValidRound(
                         each.ladder, each.round_id, each.completed_at, record.partition,
                         int(each.batch.sizes[0]), content_of(each), record.value or b"",
+                        unknown_fields(record.value or b"") if each.batch.unknown[0] else [],
                     )
                 )  # fmt: skip
         return found
@@ -169,6 +172,33 @@ def content_of(each: OneRound) -> int:
     parts = [names, batch.share, *(column[of] for column in entries)]
     numbers = each.time, each.weight, each.ceiling
     return hash((numbers, *(part[order].tobytes() for part in parts))) or 1
+
+
+MOST_WARNED_BYTES, MOST_WARNINGS = 2**16, 10
+"""The most bytes of a round whose unknown fields are named, and the most that are."""
+_KNOWN: dict[type, tuple[str, ...]] = {
+    each: each.__struct_fields__ for each in (events.RoundCompleted, events.Entry)
+}
+
+
+def unknown_fields(value: bytes) -> list[str]:
+    """One line for each unknown field in the record of a valid round, with a known one like it."""
+    if len(value) > MOST_WARNED_BYTES:
+        return []
+    found = dict[str, str]()
+    try:
+        sent = msgspec.json.decode(value)
+    except UNDECODABLE:  # a value that nobody reads
+        return []
+    parts: list[tuple[str, Any, type]] = [("", sent, events.RoundCompleted)]
+    parts += [(f"standings[{i}].", e, events.Entry) for i, e in enumerate(sent["standings"])]
+    for place, part, kind in parts:
+        for name in part.keys() - _KNOWN[kind]:
+            if name not in found and len(found) < MOST_WARNINGS:
+                near = difflib.get_close_matches(name, _KNOWN[kind], n=1)
+                cure = f": did you mean {near[0]}?" if near else ""
+                found[name] = f"{place}{events.shown(name[:MAX_ID_BYTES])}: unknown field{cure}"
+    return sorted(found.values())
 
 
 def place_in(invalid: Invalid) -> str | None:

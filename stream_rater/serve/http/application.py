@@ -32,6 +32,7 @@ from stream_rater.serve.bodies import RoundTaken
 from stream_rater.serve.door import accept
 from stream_rater.serve.door.accept import Beginnings, Door
 from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
+from stream_rater.serve.door.validating import ladder_in
 from stream_rater.serve.http import limits
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
@@ -238,19 +239,29 @@ class Api:
                 page = query["limit"], query["cursor"], query["around"]
                 return await self._questions.season(ladder, path["season"], *page)
             case "send-round":
+                await self._check_known(ladder)
                 begin = self._beginnings(ladder, query)
                 return await self._opened_door().round(ladder, given.body, given.trace, begin)
             case "send-rounds":
                 lines = given.media_type == api.JSON_LINES
                 bodies = accept.lines_in(given.body) if lines else accept.elements_in(given.body)
-                return await self._opened_door().rounds(bodies, given.trace)
+                new = self._opened_door().unnamed(map(ladder_in, bodies))
+                refused = await ask.strangers(new, "body.ladder") if new else {}
+                return await self._opened_door().rounds(bodies, given.trace, refused)
             case "correct":
+                await self._check_known(ladder)
                 return await self._opened_door().correction(ladder, given.body, given.trace)
             case "round":
                 place, wait_s = _place(query), float(query["wait"])
                 return await self._opened_door().state(ladder, path["round_id"], place, wait_s)
             case _:
                 assert_never(name)
+
+    async def _check_known(self, ladder: str) -> None:
+        """Raise Refused if the ladders file refuses rounds of a ladder that nobody knows."""
+        if new := self._opened_door().unnamed([ladder]):
+            for refused in (await self._questions.strangers(new, "path.ladder")).values():
+                raise refused
 
     def _beginnings(self, ladder: str, query: dict[str, Any]) -> Beginnings | None:
         """What finds ratings with which players begin; None if none is wanted. Raises Refused."""
