@@ -159,7 +159,8 @@ lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest vers
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/event_contract.py
 
-reference: packages ## Write the tables of docs/reference anew, from the code
+reference: packages ## Write the tables of docs/reference and the API's document anew, from the code
+	@PYTHONPATH=deploy/tools:deploy:. $(VENV_PYTHON) deploy/tools/api_examples.py > /dev/null
 	@PYTHONPATH=deploy/tools:. $(VENV_PYTHON) deploy/tools/reference.py
 
 contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import metadata
 from typing import Any, Final, get_args
 
 import click
@@ -40,6 +41,7 @@ from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, R
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.runtime.observer import Lag
 from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import KINDS
 from stream_rater.serve.routes import MOST_OFFSET, OPERATIONS, Number
 from tests import fair_rounds
@@ -47,6 +49,7 @@ from tests import fair_rounds
 PAGES: Final = (
     *sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "docs" / "how-to" / "systems.md",
 )  # fmt: skip
+OPENAPI: Final = ROOT / "docs" / "reference" / "openapi.json"
 PART: Final = re.compile(
     r"(<!-- (generated|checked): ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL
 )
@@ -68,7 +71,14 @@ def main() -> int:
             print(f"reference: {path.name}: {error}", file=sys.stderr)
             return 1
         path.write_text(page, encoding="utf-8")
+    OPENAPI.write_text(openapi(), encoding="utf-8")
     return 0
+
+
+def openapi() -> str:
+    """The API's document, as a process without tokens has it."""
+    made = msgspec.json.encode(document(metadata.version("stream-rater"), token=False))
+    return msgspec.json.format(made, indent=1).decode() + "\n"
 
 
 def written(page: str) -> str:

@@ -1,6 +1,8 @@
-"""Makes the OpenAPI 3.1 document from the table of operations and the types of the bodies."""
+"""Makes the OpenAPI 3.1 document from the table of operations, the types of the bodies, and the
+examples, which are real answers (`deploy/tools/api_examples.py`)."""
 
 import re
+from importlib import resources
 from typing import Any
 
 import msgspec
@@ -11,12 +13,17 @@ from stream_rater.serve.problems import KINDS, MEDIA_TYPE, REFUSED_RECORD
 from stream_rater.serve.routes import COMMON, EVENT_STREAM, JSON, OPERATIONS, Number, Operation
 
 REFERENCE = "#/components/schemas/{name}"
+EXAMPLES: dict[str, dict[str, Any]] = msgspec.json.decode(
+    resources.files("stream_rater").joinpath("serve", "examples.json").read_bytes()
+)
+"""By operation, `parameters`, `body` and `answer` of an example."""
 
 
 def document(version: str, *, token: bool, write_token: bool = True) -> dict[str, Any]:
     """The OpenAPI document. `token`: whether all requests need one, or (`write_token`) to write."""
     types = [each for one in OPERATIONS for each in (one.answer, one.body) if each is not None]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
+    _simplify(components)
     by_type = dict(zip([*types, Problem], schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
@@ -39,7 +46,29 @@ def document(version: str, *, token: bool, write_token: bool = True) -> dict[str
     return found
 
 
+def _simplify(part: Any) -> None:
+    """Change schemas in place to what generators of clients know: tuples, each of one type, become
+    arrays. Defaults are said in words, since some generators take a field with one for required."""
+    if isinstance(part, list):
+        for each in part:
+            _simplify(each)
+    if not isinstance(part, dict):
+        return
+    if first := part.pop("prefixItems", None):
+        part["items"] = first[0]
+    for field in part.get("properties", {}).values():
+        if (default := field.pop("default", None)) not in (None, [], {}):
+            words = (
+                field.get("description", ""),
+                f"By default {msgspec.json.encode(default).decode()}.",
+            )
+            field["description"] = " ".join(filter(None, words))
+    for each in part.values():
+        _simplify(each)
+
+
 def _describe_operation(operation: Operation, by_type: dict[type, Any], *, token: bool) -> Any:
+    example = EXAMPLES.get(operation.name, {})
     found: dict[str, Any] = {
         "operationId": operation.name, "summary": operation.description,
         "parameters": [*_in_path(operation), *_in_query(operation)],
@@ -50,6 +79,9 @@ def _describe_operation(operation: Operation, by_type: dict[type, Any], *, token
     }  # fmt: skip
     if token:
         found["security"] = [{"token": []}]
+    for parameter in found["parameters"]:
+        if (value := example.get("parameters", {}).get(parameter["name"])) is not None:
+            parameter["example"] = value
     if operation.answer is None:
         found["parameters"].append(
             {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
@@ -57,10 +89,11 @@ def _describe_operation(operation: Operation, by_type: dict[type, Any], *, token
     if operation.body is not None:
         schema = by_type[operation.body]
         # A body of lines is no JSON text, so it has no schema of JSON.
-        content = {
+        content: dict[str, Any] = {
             kind: {"schema": schema if kind == JSON else {"type": "string"}}
             for kind in operation.media_types
         }
+        content[JSON]["example"] = example["body"]
         found["requestBody"] = {"required": True, "content": content}
     return found
 
@@ -90,8 +123,13 @@ def _answer(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
     if operation.answer is None:
         content: dict[str, Any] = {EVENT_STREAM: {"schema": {"type": "string"}}}
     else:
-        content = {JSON: {"schema": by_type[operation.answer]}}
-    return {"description": operation.description, "content": content}
+        example = EXAMPLES[operation.name]["answer"]
+        content = {JSON: {"schema": by_type[operation.answer], "example": example}}
+    found: dict[str, Any] = {"description": operation.description, "content": content}
+    if operation.name == "send-round":
+        where = "Where the state of the round is"
+        found["headers"] = {"Location": {"description": where, "schema": {"type": "string"}}}
+    return found
 
 
 def _problems(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:

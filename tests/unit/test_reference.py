@@ -29,6 +29,7 @@ def test_the_reference_is_what_the_code_says() -> None:
     """Generating it again changes nothing, and each part is there once."""
     texts = {shown(page): page.read_text() for page in reference.PAGES}
     assert [page for page, text in texts.items() if reference.written(text) != text] == []
+    assert reference.OPENAPI.read_text() == reference.openapi()
     parts = [part for text in texts.values() for part in reference.PART.finditer(text)]
     for kind, due in (("generated", reference.GENERATED), ("checked", reference.CHECKED)):
         assert sorted(part[3] for part in parts if part[2] == kind) == sorted(due)

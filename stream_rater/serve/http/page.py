@@ -1,5 +1,5 @@
-"""Serves the page at `/`, which consists of static files of the package. The page makes requests
-only to the API."""
+"""Serves the page at `/`, and that of the API at `/docs`, which consist of static files of the
+package. They make requests only to the API."""
 
 import hashlib
 import mimetypes
@@ -25,10 +25,11 @@ START = "index.html"
 
 
 def page_routes() -> Iterator[Route]:
-    """Yield a route for each file of the page. No other file can be requested."""
-    for file in resources.files("stream_rater").joinpath("serve", "page").iterdir():
-        path = "/" if file.name == START else f"/page/{file.name}"
-        yield _route(path, file.name, file.read_bytes())
+    """Yield a route for each file of the pages. No other file can be requested."""
+    for folder, start in (("page", "/"), ("docs", "/docs")):
+        for file in resources.files("stream_rater").joinpath("serve", folder).iterdir():
+            path = start if file.name == START else f"/{folder}/{file.name}"
+            yield _route(path, file.name, file.read_bytes())
 
 
 def _route(path: str, name: str, body: bytes) -> Route:
