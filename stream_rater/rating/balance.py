@@ -31,7 +31,7 @@ MOST_DEALS = 200_000
 for instance, or of 12 in three."""
 STARTS = 16  # The number of orders of dealing from which players are exchanged.
 GROUPED_STARTS = 64  # The same if there are groups.
-MOST_PLACINGS = 100_000  # The most ways to place groups that are tried to find one that fits.
+MOST_PLACINGS = 10_000  # The most ways to place groups that are tried to find one that fits.
 MOST_CHANGES = 100_000
 """The most exchanges from one deal. Exchanges end by themselves, as each makes the teams more
 even."""
@@ -121,10 +121,10 @@ def _best_of_all(values: Floats, size: Ints, sizes: Ints) -> Ints:
 def _best_found(values: Floats, size: Ints, sizes: Ints) -> Ints:
     """The most even teams that exchanges find, from several orders of dealing."""
     rng, best, least = np.random.default_rng(1), np.empty(0, np.int64), math.inf
-    grouped = bool((size > 1).any())
+    grouped, tried = bool((size > 1).any()), set[tuple[int, ...]]()
     for start in range(GROUPED_STARTS if grouped else STARTS):
         order = np.arange(len(values)) if start == 0 else rng.permutation(len(values))
-        team = _groups_placed(size, sizes, rng) if grouped else np.full(len(values), -1)
+        team = _groups_placed(size, sizes, rng, tried) if grouped else np.full(len(values), -1)
         _deal(values, size, sizes, order, team)
         spread = _change_places(values, size, team, len(sizes))
         if spread < least:
@@ -135,13 +135,15 @@ def _best_found(values: Floats, size: Ints, sizes: Ints) -> Ints:
 NO_ROOM = "the groups do not fit into teams of these sizes: divide one, or make other teams"
 
 
-def _groups_placed(size: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
+def _groups_placed(
+    size: Ints, sizes: Ints, rng: np.random.Generator, tried: set[tuple[int, ...]]
+) -> Ints:
     """(U,) a random team for each unit of several players, so that all of them fit; -1 for single
-    players. Raises ImpossibleGroups."""
+    players. `tried` has, and gets, what is left for the smaller groups, sorted, where they do not
+    fit. Raises ImpossibleGroups."""
     team, room = np.full(len(size), -1), sizes.copy()
     shuffled = rng.permutation(len(size))
     groups = shuffled[np.argsort(-size[shuffled], kind="stable")][: np.count_nonzero(size > 1)]
-    tried = set[tuple[int, ...]]()  # The rooms left, in order, from which the rest does not fit.
 
     def place(g: int) -> bool:
         if g == len(groups):
