@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,11 +67,22 @@ class PageView(NamedTuple):
     more: bool  # Whether another page follows.
     listed: int
     players: Sequence[IndexedPlayer | None] = ()
-    """The players of the rows, if the ladder has tiers, or if they are those of a season."""
+    """The players of the rows, if the ladder has tiers, if they are those of a season, or if their
+    last changes are asked for."""
+    recent: Sequence[entries.History] = ()  # The last changes of each, oldest first, if asked for.
+
+
+class PastRound(NamedTuple):
+    """A round, with the changes that the histories of its players still have."""
+
+    offset: int
+    changes: list[tuple[str, entries.IndexedChange]]  # At most MOST_IN_ROUND, in order of the ids.
 
 
 PastChange = tuple[bytes, str, entries.IndexedChange, entries.IndexedChange | None]
 """The key of a change in its ladder, the player, the change, and the one before it, if kept."""
+MOST_IN_ROUND = 100  # The most changes that are read of a round.
+MOST_SKIPPED = 1_000  # The most players without a counted round that a search passes over.
 Places = list[tuple[float, str]]
 """The places of the rows of a page. They are plain tuples, which are made faster than RowPlaces."""
 
@@ -167,19 +178,62 @@ class IndexReader:
         made = {key: tables.decode_change(found[other]) for key, other in before.items()}
         return [(key, who, tables.decode_change(each), made.get(key)) for key, who, each in rows]
 
+    async def begun_by(
+        self, ladder: str, start: str, limit: int
+    ) -> list[tuple[str, IndexedPlayer]]:
+        """At most `limit` players who have a counted round, and whose ids begin with `start`, in
+        order. It may be written in small, capital or title letters in the ids."""
+        spelled = {start, start.lower(), start.upper(), start.title()}
+        found: dict[str, IndexedPlayer] = {}
+        with self._instant() as at:
+            row = at.known(ladder)
+            for each in spelled if not start or tables.is_id(start) else ():
+                keys = tables.rows_from(
+                    at.cursor("players"), row.prefix + each.encode(), values=False
+                )
+                names = (key[4:].decode() for key in islice(keys, limit + MOST_SKIPPED))
+                own: dict[str, IndexedPlayer] = {}
+                while len(own) < limit and (some := [*islice(names, limit)]):
+                    known = at.players(row, some)
+                    own |= {name: known[name] for name in some if known[name].rounds}
+                found |= own
+        return sorted(found.items(), key=lambda each: each[0].encode())[:limit]
+
+    async def rounds(
+        self, ladder: str, limit: int, before: int | None, player: str | None
+    ) -> tuple[list[PastRound], int | None]:
+        """The rounds among the last `limit` offsets, all before `before`, that changed ratings of
+        the ladder, or of a player; newest first. Also the last of those offsets, if older ones
+        follow."""
+        with self._instant() as at:
+            row = at.known(ladder)
+            last = b"\xff" * 9 if before is None else tables.number_key(before)
+            if player is None:
+                offsets = at.offsets_before(row, last, limit + 1)
+            else:
+                known = at.stored(row, [player]).get(player)
+                kept = [] if known is None else tables.offsets_in(known.offsets)
+                kept = kept[max(0, len(kept) - self._max_changes) :]
+                offsets = [each for each in reversed(kept) if each < last][: limit + 1]
+            found = [at.round(row, each, player) for each in offsets[:limit]]
+        more = tables.number_in(offsets[limit - 1]) if len(offsets) > limit else None
+        return [each for each in found if each.changes[0][1].cause is None], more
+
     # --- the leaderboard ---
 
     async def page(
-        self, ladder: str, after: RowPlace | None, limit: int, season: int | None = None
-    ) -> PageView:
+        self, ladder: str, after: RowPlace | None, limit: int, season: int | None = None,
+        recent: int = 0,
+    ) -> PageView:  # fmt: skip
         """At most `limit` rows after a place, or the first ones. `season`: a season that is kept,
-        whose standings are the leaderboard."""
+        whose standings are the leaderboard. `recent`: so many last changes of each player."""
         with self._instant() as at:
             row = at.known(ladder, season)
-            return self._page(at, ladder, row, at.after(row.prefix, after, limit + 1), limit)
+            places = at.after(row.prefix, after, limit + 1)
+            return self._page(at, ladder, row, places, limit, recent)
 
     async def around(
-        self, ladder: str, player: str, limit: int, season: int | None = None
+        self, ladder: str, player: str, limit: int, season: int | None = None, recent: int = 0
     ) -> PageView | None:
         """At most `limit` rows with the player in the middle; None if the player is not listed."""
         with self._instant() as at:
@@ -188,16 +242,18 @@ class IndexReader:
             if found is None or not found.is_listed(player, row.swept):
                 return None
             places = at.around(row.prefix, RowPlace(found.rating, player), limit)
-            return self._page(at, ladder, row, places, limit)
+            return self._page(at, ladder, row, places, limit, recent)
 
     def _page(
-        self, at: "_Instant", ladder: str, row: LadderRow, places: Places, limit: int
+        self, at: "_Instant", ladder: str, row: LadderRow, places: Places, limit: int, recent: int
     ) -> PageView:
         rows = at.ranked(row, places[:limit])
-        with_players = row.kept is not None or self._views(ladder).tiers
+        with_players = row.kept is not None or self._views(ladder).tiers or recent
         names = [each.player for each in rows] if with_players else []
-        players = [*map(at.players(row, names).get, names)] if names else []
-        return PageView(rows, len(places) > limit, row.listed, players)
+        stored = at.stored(row, names) if names else {}
+        players = [stored[name].player if name in stored else None for name in names]
+        histories = at.recent(row, stored, names, recent) if recent else []
+        return PageView(rows, len(places) > limit, row.listed, players, histories)
 
     async def kept(self, ladder: str) -> Sequence[SeasonKept]:
         """The seasons of a ladder whose standings are kept, in order."""
@@ -259,6 +315,40 @@ class _Instant:
     def players(self, row: LadderRow, names: Sequence[str]) -> dict[str, IndexedPlayer]:
         """These players, without those whom the index does not have."""
         return {name: each.player for name, each in self.stored(row, names).items()}
+
+    def recent(
+        self, row: LadderRow, stored: Mapping[str, tables.StoredPlayer], names: Sequence[str],
+        count: int,
+    ) -> list[entries.History]:  # fmt: skip
+        """The last `count` changes of each of these players, oldest first."""
+        keys = [
+            [row.prefix + at + name.encode() for at in tables.offsets_in(known.offsets)[-count:]]
+            if (known := stored.get(name)) is not None else []
+            for name in names
+        ]  # fmt: skip
+        found = dict(self.cursor("changes").getmulti(sorted(chain.from_iterable(keys))))
+        return [tuple(tables.decode_change(found[key]) for key in own) for own in keys]
+
+    def offsets_before(self, row: LadderRow, last: bytes, limit: int) -> list[bytes]:
+        """At most `limit` offsets with changes, before the offset `last`, newest first."""
+        found, cursor = list[bytes](), self.cursor("changes")
+        while len(found) < limit:
+            begun = cursor.prev() if cursor.set_range(row.prefix + last) else cursor.last()
+            if not begun or not cursor.key().startswith(row.prefix):
+                break
+            last = cursor.key()[4:12]
+            found.append(last)
+        return found
+
+    def round(self, row: LadderRow, offset: bytes, player: str | None) -> PastRound:
+        """The changes at an offset; among them that of the player, if one is given."""
+        prefix = row.prefix + offset
+        rows = [*islice(tables.rows_from(self.cursor("changes"), prefix), MOST_IN_ROUND)]
+        if player is not None and len(rows) == MOST_IN_ROUND:
+            own = prefix + player.encode()
+            rows = [*(each for each in rows if each[0] != own), (own, self.get("changes", own))]
+        changes = [(key[12:].decode(), tables.decode_change(value)) for key, value in rows]
+        return PastRound(tables.number_in(offset), changes)
 
     def bins(self, row: LadderRow) -> dict[int, int]:
         """The number of players in each bin of the histogram, by its lower end."""

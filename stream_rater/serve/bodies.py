@@ -16,6 +16,9 @@ MOST_PLAYERS = 1000  # The most ids in a lookup, and the most players in a predi
 MOST_PAIRED = 50  # The most sides of a round for which an answer has the probability of every pair.
 MOST_BALANCED = 100  # The most players to divide into even teams.
 MOST_ROWS = 1000  # The most rows of a page.
+MOST_FOUND = 50  # The most players whom a search finds, and the most rounds of a page.
+MOST_SHOWN = 20  # The most players of a round whom a list of rounds shows.
+MOST_DETAILED = 100  # The most rows of a page on which each row has the player's last changes.
 MOST_BODY_BYTES = 512 * 1024
 """The most bytes of a request's body: 1,000 ids of 128 bytes fit, even if all are escaped."""
 
@@ -144,7 +147,42 @@ class HistoryAnswer(Answer, frozen=True, kw_only=True):
     next: int | None  # The `before` of the next page; null if no older changes are stored.
 
 
+class Participant(Answer, frozen=True, kw_only=True):
+    """A player of a past round."""
+
+    player: str
+    rank: int | None  # The rank; null for a player who did not finish.
+    previous_rating: float
+    rating: float
+
+
+class PastRound(Answer, frozen=True, kw_only=True):
+    """A round that was rated, with those of its players whose history still has it."""
+
+    offset: int
+    round_id: str
+    completed_at: str
+    players: list[Participant]
+    """By rank: at most 20, and the player who was asked for."""
+    more: bool  # Whether there are more players than those.
+
+
+class RoundList(Answer, frozen=True, kw_only=True):
+    """Rounds, newest first. A correction is no round, so there may be fewer than asked for."""
+
+    rounds: list[PastRound]
+    next: int | None  # The `before` of the next page; null if no older changes are stored.
+
+
 # --- the leaderboard ---
+
+
+class RecentChange(Answer, frozen=True):
+    """One of the last changes of a player."""
+
+    completed_at: str
+    rank: int | None  # The rank in the round; null after a correction, or if not finished.
+    rating: float
 
 
 class Row(Answer, frozen=True, kw_only=True):
@@ -157,6 +195,9 @@ class Row(Answer, frozen=True, kw_only=True):
     previous_tier: TierName = UNSET
     percentile: float | UnsetType = UNSET
     """As in RankedPlayer; left out unless the ladder's listing has `display = "percentile"`."""
+    sigma: float | UnsetType = UNSET  # This and the next ones are there if `recent` asks for them.
+    rounds: int | UnsetType = UNSET
+    recent: list[RecentChange] | UnsetType = UNSET  # The last changes, oldest first.
 
 
 class PageAnswer(Answer, frozen=True, kw_only=True):

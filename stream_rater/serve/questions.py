@@ -134,26 +134,51 @@ class Questions:
             ],
         )  # fmt: skip
 
+    async def begun_by(self, ladder: str, start: str, limit: int) -> bodies.LookupAnswer:
+        """The players whose ids begin with a text."""
+        found = await self._of_ladder(ladder, self._index.begun_by(ladder, start, limit))
+        now_s = self._now() if self._ladder_views(ladder).tiers else None
+        return bodies.LookupAnswer(players=[_answer_of(*each, now_s) for each in found])
+
+    async def rounds(
+        self, ladder: str, player: str | None, limit: int, before: int | None
+    ) -> bodies.RoundList:
+        """The last rounds before an offset, of the ladder or of a player, newest first."""
+        asked = self._index.rounds(ladder, limit, before, player)
+        found, more = await self._of_ladder(ladder, asked)
+        if player is not None and not found:
+            known = (await self._index.players(ladder, [player]))[0]
+            if known is None or known.rounds == 0:
+                raise await self._no_player(ladder, player)
+        return bodies.RoundList(rounds=[_past_round(each, player) for each in found], next=more)
+
     async def leaderboard(
-        self, ladder: str, limit: int, cursor: str | None, around: str | None
+        self, ladder: str, limit: int, cursor: str | None, around: str | None, recent: int = 0
     ) -> bodies.PageAnswer:
-        """A page of the leaderboard: that at a cursor, or around a player, or else the first."""
+        """A page of the leaderboard: that at a cursor, or around a player, or else the first. Each
+        row has so many last changes of the player."""
         routes.check_page(cursor, around)
+        if recent and limit > bodies.MOST_DETAILED:
+            raise Refused(
+                "bad-request", f"with `recent` it is {bodies.MOST_DETAILED} at most", "query.limit"
+            )
         await self.check_ladder(ladder)
-        found = await self._of_ladder(ladder, self._page(ladder, limit, cursor, around))
+        page = self._page(ladder, limit, cursor, around, recent=recent)
+        found = await self._of_ladder(ladder, page)
         if found is None:
             raise await self._not_listed(ladder, around or "")
-        shown = self._ladder_views(ladder).listing.display
-        return _page_answer(found, percentiles=shown == "percentile")
+        views = self._ladder_views(ladder)
+        shown = views.listing.display
+        return _page_answer(found, percentiles=shown == "percentile", tiers=bool(views.tiers))
 
     async def _page(
         self, ladder: str, limit: int, cursor: str | None, around: str | None,
-        season: int | None = None,
+        season: int | None = None, recent: int = 0,
     ) -> reader.PageView | None:  # fmt: skip
         """A page at a cursor, or around a player, or the first; None if the player is not there."""
         if around is not None:
-            return await self._index.around(ladder, around, limit, season)
-        return await self._index.page(ladder, routes.decode_cursor(cursor), limit, season)
+            return await self._index.around(ladder, around, limit, season, recent)
+        return await self._index.page(ladder, routes.decode_cursor(cursor), limit, season, recent)
 
     # --- past seasons ---
 
@@ -388,17 +413,42 @@ def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _page_answer(found: reader.PageView, *, percentiles: bool) -> bodies.PageAnswer:
+def _page_answer(found: reader.PageView, *, percentiles: bool, tiers: bool) -> bodies.PageAnswer:
     rows = list[bodies.Row]()
-    for row, known in zip(found.rows, found.players or [None] * len(found.rows), strict=True):
-        tier, previous = _tiers_of(known, listed=True) if found.players else NO_TIERS
+    for i, row in enumerate(found.rows):
+        known = found.players[i] if found.players else None
+        tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
         percentile = _percentile(row.rank, found.listed) if percentiles else UNSET
+        sigma, rounds = (known.sigma, known.rounds) if known and found.recent else (UNSET, UNSET)
         rows.append(
             bodies.Row(
                 rank=row.rank, player=row.player, rating=row.rating, tier=tier,
-                previous_tier=previous, percentile=percentile,
+                previous_tier=previous, percentile=percentile, sigma=sigma, rounds=rounds,
+                recent=[
+                    bodies.RecentChange(each.completed_at, each.rank, each.rating)
+                    for each in found.recent[i]
+                ] if found.recent else UNSET,
             )
         )  # fmt: skip
     return bodies.PageAnswer(
         rows=rows, listed=found.listed, next=routes.next_cursor(found.rows, found.more)
     )
+
+
+def _past_round(found: reader.PastRound, player: str | None) -> bodies.PastRound:
+    """A round, with the best of its players, and with this one."""
+    ordered = sorted(found.changes, key=lambda each: (each[1].rank is None, each[1].rank))
+    shown = ordered[: bodies.MOST_SHOWN]
+    shown += [each for each in ordered[bodies.MOST_SHOWN :] if each[0] == player]
+    first = found.changes[0][1]
+    return bodies.PastRound(
+        offset=found.offset, round_id=first.round_id, completed_at=first.completed_at,
+        players=[
+            bodies.Participant(
+                player=name, rank=each.rank, previous_rating=each.previous_rating,
+                rating=each.rating,
+            )
+            for name, each in shown
+        ],
+        more=len(shown) < len(ordered) or len(ordered) >= reader.MOST_IN_ROUND,
+    )  # fmt: skip

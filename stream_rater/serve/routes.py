@@ -38,6 +38,7 @@ class Text(NamedTuple):
 Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
     "what-if", "explain", "send-round", "send-rounds", "round", "correct", "seasons", "season",
+    "players", "rounds",
 ]  # fmt: skip
 """Operations that return one answer. `Api._ask` must have a case for each, as mypy checks."""
 
@@ -84,6 +85,13 @@ FRESH: dict[str, Number | Text] = {
     ),
 }  # fmt: skip
 
+RECENT: dict[str, Number | Text] = {
+    "recent": Number(
+        "Each row also has sigma, the number of rounds, and so many last changes; `limit` is then "
+        f"{bodies.MOST_DETAILED} at most", 0, 20, 0,
+    ),
+}  # fmt: skip
+
 BEGINNINGS: dict[str, Number | Text] = {
     "seed_from": Text(
         "A ladder. Players of the round who have a rating there, and none on this ladder, begin "
@@ -109,6 +117,26 @@ OPERATIONS = (
         bodies.LadderAnswer, codes=("unknown-ladder",),
     ),
     Operation(
+        "players", "GET", LADDER + "/players",
+        "The players whose ids begin with a text, in order of the ids", bodies.LookupAnswer,
+        query={
+            "prefix": Text("The beginning of the id, in small, capital or title letters, too"),
+            "limit": Number("Players, at most", 1, bodies.MOST_FOUND, 10),
+        },
+        codes=("unknown-ladder",),
+    ),
+    Operation(
+        "rounds", "GET", LADDER + "/rounds",
+        "The last rounds of a ladder, or of a player, with their players, newest first",
+        bodies.RoundList,
+        query={
+            "player": Text("Only rounds of this player"),
+            "limit": Number("Rounds, at most", 1, bodies.MOST_FOUND, 20),
+            "before": Number("Only rounds before this offset", 0, MOST_OFFSET, None),
+        },
+        codes=("unknown-ladder", "unknown-player"),
+    ),
+    Operation(
         "player", "GET", LADDER + "/players/{player}", "A player, with rank and percentile",
         bodies.RankedPlayer, query=FRESH, codes=("unknown-ladder", "unknown-player", *NOT_FRESH),
     ),
@@ -131,7 +159,7 @@ OPERATIONS = (
         "leaderboard", "GET", LADDER + "/leaderboard",
         "A page of the leaderboard: the first, the one behind a cursor, or around a player",
         bodies.PageAnswer,
-        query=PAGE | FRESH,
+        query=PAGE | FRESH | RECENT,
         codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed", *NOT_FRESH),
     ),
     Operation(

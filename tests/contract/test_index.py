@@ -21,12 +21,17 @@ from stream_rater.adapters.redis.metadata import INDEX, KEEP_S, VIEWS, drop_inde
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
-from stream_rater.contract.events import MAX_ID_BYTES, RatingChanged
+from stream_rater.contract.events import MAX_ID_BYTES, CorrectionCause, RatingChanged
 from stream_rater.contract.record import Record
-from stream_rater.index import tables
 from stream_rater.index.entries import PlayerErased, player_of
 from stream_rater.index.follower import LOOK_S, SeasonFollower
-from stream_rater.index.reader import AbsentLadder, Incomplete, PageView, RowPlace
+from stream_rater.index.reader import (
+    MOST_IN_ROUND,
+    AbsentLadder,
+    Incomplete,
+    PageView,
+    RowPlace,
+)
 from stream_rater.index.writer import IndexWriter
 from stream_rater.serve import routes
 from tests import real
@@ -90,14 +95,51 @@ def test_an_erased_player_leaves_no_trace(tmp_path: Path) -> None:
     assert found[:-1] == found[1:]
 
 
-def test_the_players_of_a_round_lie_together(tmp_path: Path) -> None:
-    """An event does not name the opponents, so a round's events are read by their offset."""
+def test_rounds_are_read_by_their_offset(tmp_path: Path) -> None:
+    """An event does not name the opponents. All rounds, or a player's, come newest first, in pages;
+    a correction is none, and other ladders are not seen. A large round has the player asked for."""
     with closing(Index(tmp_path / "index")) as index:
-        for offset in (255, 256, 65_536):
-            index.apply([an_event(name, offset) for name in ("cy", "ann", "bob")])
-        keys = [key for key, _ in index.contents()["changes"]]
-    of_round = [key[12:] for key in keys if tables.number_in(key[4:12]) == 256]
-    assert of_round == [b"ann", b"bob", b"cy"] and len(keys) == 9
+        for ladder in ("a", LADDER, "z"):
+            for offset in (255, 256, 65_536):
+                names = ("cy", "ann", "bob") if ladder == LADDER else ("eve",)
+                index.apply([an_event(name, offset, ladder=ladder) for name in names])
+        cause = CorrectionCause(cause="round-voided", offset=65_540)
+        index.apply([an_event("bob", 65_540, correction=cause)])
+        index.apply([an_event(f"{i:03}", 70_000) for i in range(MOST_IN_ROUND + 5)])
+
+        def seen(*asked: Any) -> Any:
+            found, more = index.ask("rounds", LADDER, *asked)
+            return [(each.offset, [name for name, _ in each.changes]) for each in found], more
+
+        three = ["ann", "bob", "cy"]
+        large = [f"{i:03}" for i in range(MOST_IN_ROUND)]
+        assert seen(1, None, None) == ([(70_000, large)], 70_000)
+        assert seen(2, 70_000, None) == ([(65_536, three)], 65_536)
+        assert seen(9, 65_536, None) == ([(256, three), (255, ["ann", "cy"])], None)
+        assert seen(2, None, "bob") == ([(65_536, three)], 65_536)
+        assert seen(9, 65_536, "bob") == ([(256, three)], None)  # a history keeps three
+        last = f"{MOST_IN_ROUND + 4:03}"
+        assert seen(9, None, last) == ([(70_000, [*large, last])], None)
+        assert seen(9, None, "007") == ([(70_000, sorted(large, key=lambda e: e == "007"))], None)
+        assert seen(9, None, "eve") == ([], None)
+
+
+def test_players_are_found_by_the_beginning_of_the_id(tmp_path: Path) -> None:
+    """In order, in the letters that are given and in small and capital ones; without those who have
+    no round that counts."""
+    with closing(Index(tmp_path / "index")) as index:
+        names = ["ann", "anna", "Ann-2", "ANNE", "bob", "x" * MAX_ID_BYTES]
+        index.apply([an_event(name, i) for i, name in enumerate(names)])
+        index.apply([an_event(f"an{i}", 9 + i, rounds=0) for i in range(9)])
+        index.apply([an_event("and", 1, ladder="z")])
+
+        def found(start: str, limit: int = 9) -> list[str]:
+            return [name for name, _ in index.ask("begun_by", LADDER, start, limit)]
+
+        assert found("an") == found("AN") == ["ANNE", "Ann-2", "ann", "anna"]
+        assert found("aN") == ["ANNE", "Ann-2", "ann", "anna"]
+        assert found("an", 3) == ["ANNE", "Ann-2", "ann"] and found("anna") == ["anna"]
+        assert found("", 2) == ["ANNE", "Ann-2"] and found("zoe") == found("y" * 999) == []
 
 
 def test_what_is_missing(tmp_path: Path) -> None:

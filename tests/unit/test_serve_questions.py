@@ -72,6 +72,14 @@ class Index(reader.IndexReader):
         self._check()
         return ()
 
+    async def begun_by(self, *_: Any) -> list[tuple[str, IndexedPlayer]]:
+        self._check()
+        return [("ann", ANN)]
+
+    async def rounds(self, *_: Any) -> tuple[list[reader.PastRound], None]:
+        self._check()
+        return [], None
+
     async def page(self, *_: Any) -> reader.PageView:
         self._check()
         return self.board
@@ -104,6 +112,8 @@ KNOWN: dict[str, Callable[[Questions], Any]] = {
     "history": lambda ask: ask.history("l", "ann", 5, None),
     "page": lambda ask: ask.leaderboard("l", 5, None, None),
     "around": lambda ask: ask.leaderboard("l", 5, None, "ann"),
+    "players": lambda ask: ask.begun_by("l", "a", 5),
+    "rounds": lambda ask: ask.rounds("l", "ann", 5, None),
 }  # fmt: skip
 """Questions about who is there."""
 UNKNOWN: dict[str, Callable[[Questions], Any]] = {
@@ -257,6 +267,9 @@ def of_sides(*sides: Any) -> dict[str, Any]:
     (f"{AT}/players/eve", None, "unknown-player", "path.player", "players:lookup"),
     (f"{AT}/players/%ff", None, "bad-request", "path.player", "UTF-8"),
     (f"{AT}/leaderboard?around=eve", None, "unknown-player", "path.player", ""),
+    (f"{AT}/rounds?player=eve", None, "unknown-player", "path.player", "no round that counts"),
+    (f"{AT}/players?prefix=p&limit=51", None, "bad-request", "query.limit", "50"),
+    (f"{AT}/leaderboard?recent=9&limit=101", None, "bad-request", "query.limit", "100 at most"),
     (f"{AT}/leaderboard?around=new", None, "not-listed", "query.around", ""),
     (f"{AT}/leaderboard?limit=1001", None, "bad-request", "query.limit", "1000"),
     (f"{AT}/leaderboard?limit=%C2%B2", None, "bad-request", "query.limit", "whole"),
@@ -314,6 +327,21 @@ def test_each_mistake_is_reported(
     assert problem["type"] == "urn:stream-rater:problem:" + code
     assert problem["place"].startswith(where)
     assert words in problem["detail"] and "\n" not in problem["detail"]
+
+
+def test_rows_and_rounds_have_what_a_page_shows(api: ServeThread) -> None:
+    """Rows have sigma, rounds and the last changes if asked. A round has its players by rank."""
+    plain, rich = (ask(api, f"{AT}/leaderboard{q}").json["rows"][0] for q in ("", "?recent=5"))
+    assert set(rich) - set(plain) == {"sigma", "rounds", "recent"} and rich["sigma"] == 80.0
+    assert rich["recent"] == [{"completed_at": "2026-01-01T00:00:02Z", "rank": 1, "rating": 1502.0}]
+    rounds = ask(api, f"{AT}/rounds?limit=2").json
+    assert [each["round_id"] for each in rounds["rounds"]] == ["r3", "r2"] and rounds["next"] == 2
+    (one,) = ask(api, f"{AT}/rounds?player=p1").json["rounds"]
+    assert one["players"] == [
+        {"player": "p1", "rank": 1, "previous_rating": 0.0, "rating": 1501.0}
+    ] and not one["more"]  # fmt: skip
+    found = ask(api, f"{AT}/players?prefix=P").json["players"]
+    assert [each["player"] for each in found] == ["p0", "p1", "p2"]
 
 
 def test_the_largest_questions_are_answered(api: ServeThread) -> None:

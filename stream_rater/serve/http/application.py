@@ -221,10 +221,14 @@ class Api:
             case "history":
                 return await ask.history(ladder, path["player"], query["limit"], query["before"])
             case "leaderboard":
-                page = query["limit"], query["cursor"], query["around"]
+                rows = query["limit"], query["cursor"], query["around"], query["recent"]
                 return await self._asked(
-                    ladder, query, None, lambda ask: ask.leaderboard(ladder, *page)
+                    ladder, query, None, lambda ask: ask.leaderboard(ladder, *rows)
                 )
+            case "players":
+                return await ask.begun_by(ladder, query["prefix"] or "", query["limit"])
+            case "rounds":
+                return await ask.rounds(ladder, query["player"], query["limit"], query["before"])
             case "predict":
                 return await ask.predict(ladder, given)
             case "balance":
