@@ -23,7 +23,7 @@ OUT: Final = ROOT / "docs" / "pictures"
 LADDER: Final = "ranked-eu"
 ROUNDS: Final = 4500
 PER_SECOND: Final = 40
-BEFORE_S: Final = 25.0  # The page is open for so long first, so that its pulse shows rounds.
+BEFORE_S: Final = 15.0  # A season runs for so long first.
 
 DESK: Final = {"width": 1100, "height": 1150}
 LOOKS: Final[dict[str, dict[str, Any]]] = {

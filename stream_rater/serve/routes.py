@@ -87,7 +87,7 @@ FRESH: dict[str, Number | Text] = {
 
 RECENT: dict[str, Number | Text] = {
     "recent": Number(
-        "Each row also has sigma, the number of rounds, and so many last changes; `limit` is then "
+        "Rows have sigma, rounds, and so many last changes; `limit` is then "
         f"{bodies.MOST_DETAILED} at most", 0, 20, 0,
     ),
 }  # fmt: skip
@@ -118,21 +118,21 @@ OPERATIONS = (
     ),
     Operation(
         "players", "GET", LADDER + "/players",
-        "The players whose ids begin with a text, in order of the ids", bodies.LookupAnswer,
+        "The players whose ids begin so, in order", bodies.LookupAnswer,
         query={
-            "prefix": Text("The beginning of the id, in small, capital or title letters, too"),
-            "limit": Number("Players, at most", 1, bodies.MOST_FOUND, 10),
+            "prefix": Text("The beginning of the id, in small or capital letters, too"),
+            "limit": Number("Entries, at most", 1, bodies.MOST_FOUND, 10),
         },
         codes=("unknown-ladder",),
     ),
     Operation(
         "rounds", "GET", LADDER + "/rounds",
-        "The last rounds of a ladder, or of a player, with their players, newest first",
+        "The last rounds of a ladder or player, with their players, newest first",
         bodies.RoundList,
         query={
             "player": Text("Only rounds of this player"),
-            "limit": Number("Rounds, at most", 1, bodies.MOST_FOUND, 20),
-            "before": Number("Only rounds before this offset", 0, MOST_OFFSET, None),
+            "limit": Number("Entries, at most", 1, bodies.MOST_FOUND, 20),
+            "before": Number("Only changes before this offset", 0, MOST_OFFSET, None),
         },
         codes=("unknown-ladder", "unknown-player"),
     ),

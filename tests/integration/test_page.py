@@ -24,7 +24,7 @@ from tests import browser as browsers
 from tests import real
 from tests.browser import PHONE, NoBrowser, Tab, tab
 from tests.builders.indexes import an_event
-from tests.builders.lines import Bytes, a_message, a_round
+from tests.builders.lines import LADDER, Bytes, a_message, a_round
 from tests.builders.serves import ServeHere, ServeThread, serves_here
 from tests.integration.processes import wait_until
 from tests.integration.serving import Serve, ask, followed, publish
@@ -91,7 +91,7 @@ def place(addresses: Addresses) -> Iterator[Place]:
 def opened(chromium: Browser, place: Place) -> Iterator[Tab]:
     """The ladder's page. At the end, it must have had no error and have asked no other host."""
     with tab(chromium) as found:
-        found.page.goto(place.api.url)
+        found.page.goto(f"{place.api.url}/#/eu")
         expect(rows(found.page)).to_have_count(ROWS)
         yield found
         assert found.errors == []
@@ -102,8 +102,12 @@ def rows(page: Page) -> Any:
     return page.locator("#board-rows tr")
 
 
+def search(page: Page) -> Any:
+    return page.get_by_role("combobox", name="Player")
+
+
 def look_up(page: Page, player: str) -> None:
-    page.get_by_role("textbox", name="Player").fill(player)
+    search(page).fill(player)
     page.get_by_role("button", name="Show").click()
 
 
@@ -145,7 +149,7 @@ def test_a_player_by_keyboard(opened: Tab) -> None:
     page.locator("#pause").focus()
     page.keyboard.press("Tab")
     best = f"p{LISTED - 1}"
-    expect(page.get_by_role("link", name=best)).to_be_focused()
+    expect(rows(page).first.get_by_role("link", name=best)).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#player-name")).to_be_focused()
     expect(page.locator("#player-name")).to_have_text(best)
@@ -169,10 +173,10 @@ def test_players_are_looked_up(opened: Tab) -> None:
     """An id that is markup is shown as text, and has an address. For an unknown player, the page
     shows the API's message and stays. A player's row amid the leaderboard is marked."""
     page = opened.page
-    page.get_by_role("link", name=HOSTILE).click()
+    rows(page).get_by_role("link", name=HOSTILE).click()
     expect(page.locator("#player-name")).to_have_text(HOSTILE)
     assert page.url.endswith(f"#/eu/{quote(HOSTILE, safe='()')}")
-    assert page.locator("img").count() == 0
+    assert page.locator("main img").count() == 0
     page.get_by_role("link", name="Close").click()
     look_up(page, "nobody")
     expect(page.get_by_role("alert")).to_contain_text("'nobody' has no round that counts")
@@ -217,7 +221,7 @@ def test_a_connection_comes_back(chromium: Browser, place: Place, serve_process:
     again = msgspec.structs.replace(place.settings, serve=first.url.removeprefix("http://"))
     with tab(chromium) as opened:
         page = opened.page
-        page.goto(first.url)
+        page.goto(f"{first.url}/#/eu")
         expect(page.locator("#status")).to_have_text("live")
         first.kill()
         expect(page.locator("#status")).to_have_text("reconnecting")
@@ -236,7 +240,7 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
     api = place.start(msgspec.structs.replace(place.settings, serve_token="s3cr3t"))
     with tab(chromium) as opened:
         page = opened.page
-        page.goto(api.url)
+        page.goto(f"{api.url}/#/eu")
         for token in ("wrong", "s3cr3t"):
             expect(page.locator("#token")).to_be_visible()
             page.get_by_label("Token").fill(token)
@@ -252,17 +256,25 @@ def test_a_token_is_asked_for(chromium: Browser, place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
 def test_everybody_can_use_it(chromium: Browser, place: Place, look: dict[str, Any]) -> None:
-    """axe finds no fault, also with a player and tables open. Nothing is wider than the screen."""
+    """axe finds no fault in any view, also with tables and suggestions open. Nothing is wider than
+    the screen."""
+    best, hostile = f"p{LISTED - 1}", quote(HOSTILE, safe="")
+    views = {
+        "": "#start-ladders a", "#/eu": "#news-latest a", f"#/eu/{best}": "#player-chart svg",
+        f"#/eu/{best}/{hostile}": "#versus-chart svg", "status": "#pulse-chart svg",
+    }  # fmt: skip
     with tab(chromium, **look) as opened:
         page = opened.page
-        page.goto(place.api.url)
-        expect(rows(page)).to_have_count(ROWS)
-        assert_accessible(page)
-        rows(page).first.get_by_role("link").click()
-        expect(page.locator("#player-chart svg")).to_be_visible()
-        for each in page.locator("summary").all():
-            each.click()
-        assert_accessible(page)
+        for view, shown in views.items():
+            page.goto(f"{place.api.url}/{view}")
+            expect(page.locator(shown).first).to_be_visible()
+            for each in page.locator("summary:visible").all():
+                each.click()
+            if search(page).is_visible():
+                search(page).fill("p")
+                expect(page.locator("#search-list li")).to_have_count(8)
+            assert_accessible(page)
+        assert opened.errors == []
 
 
 def assert_accessible(page: Page) -> None:
@@ -285,7 +297,8 @@ def test_a_change_arrives_by_itself(
     with tab(chromium) as opened:
         page = opened.page
         rated(at, *(a_duel(number, "ann") for number in range(6)))
-        page.goto(serve(at).url)
+        api = serve(at)
+        page.goto(f"{api.url}/#/{LADDER}")
         expect(rating_of(page, "ann")).not_to_have_text("")
         expect(page.locator("#status")).to_have_text("live")
         page.evaluate("window.opened_once = true")
@@ -294,7 +307,31 @@ def test_a_change_arrives_by_itself(
             produce(at, [a_duel(number, "bob" if number % 2 else "ann")])
             expect(rating_of(page, "ann")).not_to_have_text(before)
         assert page.evaluate("window.opened_once")
+        tell_what_happened(page, api.url)
         assert opened.errors == []
+
+
+def tell_what_happened(page: Page, url: str) -> None:
+    """Ann has won 9 of 11 duels, and the last one: each view says so."""
+    page.goto(f"{url}/#/{LADDER}/ann")
+    matches = page.locator("#player-matches tbody tr")
+    expect(matches).to_have_count(11)
+    expect(matches.first).to_contain_text("won")
+    expect(matches.first).to_contain_text("against bob")
+    expect(page.locator("#player-words li").first).to_contain_text("The skill is believed to be")
+    compare = page.get_by_role("combobox", name="Compare with")
+    compare.fill("B")
+    expect(page.get_by_role("option", name="bob")).to_be_visible()
+    compare.press("ArrowDown")
+    compare.press("Enter")
+    expect(page.locator("#versus-name")).to_be_focused()
+    expect(page.locator("#versus-chance")).to_contain_text("ann beats bob with a chance of")
+    expect(page.locator("#versus-met")).to_contain_text("ann was ahead 9 times, bob 2 times")
+    page.goto(f"{url}/#/")
+    expect(page.locator("#start-ladders")).to_contain_text("2 players, last round")
+    expect(page.locator("#start-latest li").first).to_contain_text("ann beat bob")
+    expect(page.locator("#start-climbers li")).to_contain_text(["ann"])
+    expect(page.locator("#start-upsets li").first).to_contain_text("bob beat ann rated")
 
 
 def a_duel(number: int, winner: str) -> Bytes:
@@ -391,7 +428,7 @@ def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, An
     """It shows tiers and promotions of the leaderboard and a player, and why one is not listed."""
     with tab(chromium, **look) as opened:
         page = opened.page
-        page.goto(league.api.url)
+        page.goto(f"{league.api.url}/#/eu")
         expect(rating_of(page, "ann")).to_have_text("1600")
         expect(page.locator("#board-tier")).to_be_visible()
         ann = page.locator("#board-rows tr", has_text="ann").locator("td").nth(3)
@@ -421,6 +458,6 @@ def test_the_page_of_a_ladder_without_tiers(chromium: Browser, league: Place) ->
         page.route("**/leaderboard*", lambda route: route.fulfill(
             json={"rows": [{"rank": 1, "player": "ann", "rating": 1.0}], "listed": 1, "next": None}
         ))  # fmt: skip
-        page.goto(league.api.url)
+        page.goto(f"{league.api.url}/#/eu")
         expect(rating_of(page, "ann")).to_have_text("1")
         expect(page.locator("#board-tier")).to_be_hidden()

@@ -161,7 +161,7 @@ def test_the_page_shows_a_past_season(
     at, api = place
     with tab(chromium, **look) as opened:
         page = opened.page
-        page.goto(api.url)
+        page.goto(f"{api.url}/#/eu")
         rows = page.locator("#past-rows tr")
         expect(rows).to_have_count(25)
         expect(page.locator("#past-caption")).to_have_text("40 players, final standings")
@@ -184,7 +184,7 @@ def test_a_kept_season_appears(chromium: Browser, place: Place) -> None:
     at, api = place
     with tab(chromium) as opened:
         page = opened.page
-        page.goto(api.url)
+        page.goto(f"{api.url}/#/eu")
         expect(page.locator("#past-season option")).to_have_count(1)
         done(at, "season-standings", "eu", "1")
         expect(page.locator("#past-season option")).to_have_count(2)

@@ -21,15 +21,17 @@ HEADERS = {
 """The headers that forbid the page to load anything from another origin, and forbid other pages to
 frame it."""
 
-START = "index.html"
+PAGES = {
+    "/page/index.html": "/", "/page/status.html": "/status", "/docs/index.html": "/docs",
+}  # fmt: skip
 
 
 def page_routes() -> Iterator[Route]:
     """Yield a route for each file of the pages. No other file can be requested."""
-    for folder, start in (("page", "/"), ("docs", "/docs")):
+    for folder in ("page", "docs"):
         for file in resources.files("stream_rater").joinpath("serve", folder).iterdir():
-            path = start if file.name == START else f"/{folder}/{file.name}"
-            yield _route(path, file.name, file.read_bytes())
+            path = f"/{folder}/{file.name}"
+            yield _route(PAGES.get(path, path), file.name, file.read_bytes())
 
 
 def _route(path: str, name: str, body: bytes) -> Route:

@@ -26,6 +26,9 @@ export function useToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
+/** A part of a path. The colon of `players:lookup` is one of the API's own. */
+const encoded = (part) => (part === "players:lookup" ? part : encodeURIComponent(part));
+
 /** GET a path under v1/, whose parts are ids, with a query. Rejects with Refused. */
 export async function get(parts, query = {}) {
   const began = performance.now();
@@ -36,8 +39,14 @@ export async function get(parts, query = {}) {
   return found;
 }
 
-async function request(parts, query, more = {}, signal = undefined) {
-  const url = new URL(parts.map(encodeURIComponent).join("/"), ROOT);
+/** POST a question. Rejects with Refused. */
+export async function post(parts, body) {
+  const found = await request(parts, {}, {}, undefined, JSON.stringify(body));
+  return found.json();
+}
+
+async function request(parts, query, more = {}, signal = undefined, body = undefined) {
+  const url = new URL(parts.map(encoded).join("/"), ROOT);
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined) url.searchParams.set(name, value);
   }
@@ -45,7 +54,7 @@ async function request(parts, query, more = {}, signal = undefined) {
   const headers = { ...more, ...(token && { Authorization: `Bearer ${token}` }) };
   let answer;
   try {
-    answer = await fetch(url, { headers, signal });
+    answer = await fetch(url, { headers, signal, body, method: body ? "POST" : "GET" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused("unreachable", "The service cannot be reached.");

@@ -1,11 +1,10 @@
 // Past seasons: which one is chosen, and a page of its final standings.
 
 import { get } from "./api.js";
-import { day } from "./charts.js";
+import { at, cell, day, linkTo, textRow } from "./dom.js";
 
 const ROWS = 25;
 
-const at = (id) => document.getElementById(id);
 const chosen = { ladder: "", season: undefined, cursor: undefined };
 let drawn = "";
 
@@ -55,19 +54,8 @@ async function showStandings() {
 }
 
 function row(ladder, { rank, player, rating, tier, rounds }, tiers) {
-  const found = document.createElement("tr");
-  const link = document.createElement("a");
-  link.href = `#/${encodeURIComponent(ladder)}/${encodeURIComponent(player)}`;
-  link.textContent = player;
-  found.append(cell(rank.toLocaleString("en"), "number"), cell(link));
+  const found = textRow(cell(rank.toLocaleString("en"), "number"), cell(linkTo(ladder, player)));
   if (tiers) found.append(cell(tier ?? "–"));
   found.append(cell(rating.toFixed(0), "number"), cell(rounds.toLocaleString("en"), "number"));
-  return found;
-}
-
-function cell(content, kind = "") {
-  const found = document.createElement("td");
-  found.className = kind;
-  found.append(content);
   return found;
 }
