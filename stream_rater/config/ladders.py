@@ -8,7 +8,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from stream_rater.config import views as view_settings
 from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint, from_builtins
@@ -102,6 +102,17 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return (self.from_offset, *(change.from_offset for change in self.changes))
 
 
+class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the page of `serve` looks. It is no part of the terms."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=40)] = "Ratings"  # The heading of the page.
+    colour: Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$")] = "#1f5fbf"
+    logo: Annotated[str, Meta(pattern=r"^[^/\\]+\.(svg|png|webp)$")] | None = None
+    """The name of an image file beside the ladders file."""
+
+
+PLAIN = Page()
+
 DEFAULT_RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
 """The parameters of the paper's reference implementation, and of a log without a ladders file."""
 
@@ -115,6 +126,7 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     unknown_ladders: Literal["accepted", "refused"] = "accepted"
     """Whether the HTTP API takes rounds of ladders that have neither a table nor a rating yet. The
     workers do not ask: a verdict depends on the log and the tables alone."""
+    page: Page | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         template = self.ladders.get(TEMPLATE)

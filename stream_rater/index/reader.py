@@ -67,8 +67,7 @@ class PageView(NamedTuple):
     more: bool  # Whether another page follows.
     listed: int
     players: Sequence[IndexedPlayer | None] = ()
-    """The players of the rows, if the ladder has tiers, if they are those of a season, or if their
-    last changes are asked for."""
+    """The players of the rows, if the ladder has tiers, or if they are those of a season."""
     recent: Sequence[entries.History] = ()  # The last changes of each, oldest first, if asked for.
 
 
@@ -188,9 +187,8 @@ class IndexReader:
         with self._instant() as at:
             row = at.known(ladder)
             for each in spelled if not start or tables.is_id(start) else ():
-                keys = tables.rows_from(
-                    at.cursor("players"), row.prefix + each.encode(), values=False
-                )
+                prefix = row.prefix + each.encode()
+                keys = tables.rows_from(at.cursor("players"), prefix, values=False)
                 names = (key[4:].decode() for key in islice(keys, limit + MOST_SKIPPED))
                 own: dict[str, IndexedPlayer] = {}
                 while len(own) < limit and (some := [*islice(names, limit)]):

@@ -147,7 +147,7 @@ class HistoryAnswer(Answer, frozen=True, kw_only=True):
     next: int | None  # The `before` of the next page; null if no older changes are stored.
 
 
-class Participant(Answer, frozen=True, kw_only=True):
+class Participant(Answer, frozen=True):
     """A player of a past round."""
 
     player: str

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
+from stream_rater.config.ladders import Page
 from stream_rater.serve.bodies import RankedPlayer
 
 WIDTH, HEIGHT = 320, 96
@@ -12,13 +13,11 @@ MOST_LETTERS = 26  # The most characters of a name that are shown.
 NOT_OF_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def draw_card(
-    ladder: str, player: RankedPlayer, ratings: Sequence[float], name: str, colour: str
-) -> str:
-    """The card of a player. `ratings`: those after the last changes, oldest first. `name` and
-    `colour` are those of the page."""
+def draw_card(ladder: str, player: RankedPlayer, ratings: Sequence[float], page: Page) -> str:
+    """The card of a player. `ratings`: those after the last changes, oldest first."""
     rank = f"{player.rank:,} of {player.listed:,}" if player.rank else "not listed"
     facts = " · ".join([rank, f"{player.rounds:,} rounds", *([player.tier] if player.tier else [])])
+    colour = page.colour
     what = f"{player.player} on {ladder}: {player.rating:.0f}, {facts}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
@@ -30,7 +29,7 @@ def draw_card(
         f'<text x="20" y="58" font-size="24" font-weight="bold">{player.rating:.0f}</text>'
         f'<text x="20" y="82" font-size="12" fill="#4d5a6e">{_text(facts, 48)}</text>'
         f'<text x="{WIDTH - 14}" y="82" font-size="12" fill="#4d5a6e" text-anchor="end">'
-        f"{_text(f'{name} {ladder}'.strip(), 14)}</text>"
+        f"{_text(ladder, 14)}</text>"
         f'<polyline points="{_line(ratings)}" fill="none" stroke="{colour}" stroke-width="2"/>'
         "</svg>"
     )

@@ -82,7 +82,7 @@ def _describe_operation(operation: Operation, by_type: dict[type, Any], *, token
     for parameter in found["parameters"]:
         if (value := example.get("parameters", {}).get(parameter["name"])) is not None:
             parameter["example"] = value
-    if operation.answer is None:
+    if operation.produces == EVENT_STREAM:
         found["parameters"].append(
             {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
         )
@@ -121,7 +121,7 @@ def _in_query(operation: Operation) -> list[dict[str, Any]]:
 
 def _answer(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
     if operation.answer is None:
-        content: dict[str, Any] = {EVENT_STREAM: {"schema": {"type": "string"}}}
+        content: dict[str, Any] = {operation.produces: {"schema": {"type": "string"}}}
     else:
         example = EXAMPLES[operation.name]["answer"]
         content = {JSON: {"schema": by_type[operation.answer], "example": example}}

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from msgspec import UNSET
 
-from stream_rater.config.ladders import Ladders
-from stream_rater.config.views import Unmet
+from stream_rater.config.ladders import PLAIN, Ladders
+from stream_rater.config.views import Unmet, Views
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import reader
@@ -22,6 +22,7 @@ from stream_rater.index.reader import AbsentLadder, Incomplete, IndexReader
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import bodies, routes
+from stream_rater.serve.card import draw_card
 from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused, refused_record
 
@@ -49,6 +50,7 @@ class Questions:
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute, self._now, self._learned = clock, compute, now, learned
         self._ladder_views = ladders.by_table(ladders.views)
+        self.page = ladders.page or PLAIN  # How the page looks.
         self._views: dict[str, tuple[reader.LadderView, float]] = {}
         """By ladder, its cached view, and the monotonic time in seconds until which it is used."""
 
@@ -134,6 +136,12 @@ class Questions:
             ],
         )  # fmt: skip
 
+    async def card(self, ladder: str, player: str) -> str:
+        """A player as an SVG image."""
+        found = await self.player(ladder, player)
+        history = (await self._index.history(ladder, player))[-bodies.MOST_SHOWN :]
+        return draw_card(ladder, found, [each.rating for each in history], self.page)
+
     async def begun_by(self, ladder: str, start: str, limit: int) -> bodies.LookupAnswer:
         """The players whose ids begin with a text."""
         found = await self._of_ladder(ladder, self._index.begun_by(ladder, start, limit))
@@ -167,9 +175,7 @@ class Questions:
         found = await self._of_ladder(ladder, page)
         if found is None:
             raise await self._not_listed(ladder, around or "")
-        views = self._ladder_views(ladder)
-        shown = views.listing.display
-        return _page_answer(found, percentiles=shown == "percentile", tiers=bool(views.tiers))
+        return _page_answer(found, self._ladder_views(ladder))
 
     async def _page(
         self, ladder: str, limit: int, cursor: str | None, around: str | None,
@@ -413,11 +419,11 @@ def _percentile(rank: int, listed: int) -> float:
     return 100.0 * (listed - rank) / listed
 
 
-def _page_answer(found: reader.PageView, *, percentiles: bool, tiers: bool) -> bodies.PageAnswer:
-    rows = list[bodies.Row]()
+def _page_answer(found: reader.PageView, views: Views) -> bodies.PageAnswer:
+    rows, percentiles = list[bodies.Row](), views.listing.display == "percentile"
     for i, row in enumerate(found.rows):
         known = found.players[i] if found.players else None
-        tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
+        tier, previous = _tiers_of(known, listed=True) if views.tiers else NO_TIERS
         percentile = _percentile(row.rank, found.listed) if percentiles else UNSET
         sigma, rounds = (known.sigma, known.rounds) if known and found.recent else (UNSET, UNSET)
         rows.append(
@@ -444,10 +450,7 @@ def _past_round(found: reader.PastRound, player: str | None) -> bodies.PastRound
     return bodies.PastRound(
         offset=found.offset, round_id=first.round_id, completed_at=first.completed_at,
         players=[
-            bodies.Participant(
-                player=name, rank=each.rank, previous_rating=each.previous_rating,
-                rating=each.rating,
-            )
+            bodies.Participant(name, each.rank, each.previous_rating, each.rating)
             for name, each in shown
         ],
         more=len(shown) < len(ordered) or len(ordered) >= reader.MOST_IN_ROUND,

@@ -16,6 +16,7 @@ from stream_rater.serve.problems import Refused
 MOST_OFFSET = 2**63 - 1
 EVENT_STREAM = "text/event-stream"
 JSON = "application/json"
+SVG = "image/svg+xml"
 JSON_LINES = "application/x-ndjson"
 MOST_WAIT_S = 30  # The most seconds that a request may ask to wait.
 
@@ -38,7 +39,7 @@ class Text(NamedTuple):
 Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
     "what-if", "explain", "send-round", "send-rounds", "round", "correct", "seasons", "season",
-    "players", "rounds",
+    "players", "rounds", "card",
 ]  # fmt: skip
 """Operations that return one answer. `Api._ask` must have a case for each, as mypy checks."""
 
@@ -50,7 +51,7 @@ class Operation(NamedTuple):
     method: str
     path: str
     description: str
-    answer: type | None  # The type of the answer; None for a stream of server-sent events.
+    answer: type | None  # The type of the answer in JSON; None if it is no JSON.
     body: Any = None  # The type of the body; None if there is none.
     query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
     codes: tuple[str, ...] = ()  # The codes of the operation's errors, in addition to COMMON.
@@ -59,6 +60,7 @@ class Operation(NamedTuple):
     its body may be as large as a round, and is validated as records are."""
     success: int = 200  # The HTTP status of the answer.
     media_types: tuple[str, ...] = (JSON,)  # The media types of the body.
+    produces: str = JSON  # The media type of the answer.
 
     @property
     def of_writers(self) -> bool:
@@ -82,13 +84,6 @@ FRESH: dict[str, Number | Text] = {
     "wait": WAIT._replace(
         description="With `min_offset`: seconds to wait until the answer can include it",
         default=5,
-    ),
-}  # fmt: skip
-
-RECENT: dict[str, Number | Text] = {
-    "recent": Number(
-        "Rows have sigma, rounds, and so many last changes; `limit` is then "
-        f"{bodies.MOST_DETAILED} at most", 0, 20, 0,
     ),
 }  # fmt: skip
 
@@ -141,6 +136,11 @@ OPERATIONS = (
         bodies.RankedPlayer, query=FRESH, codes=("unknown-ladder", "unknown-player", *NOT_FRESH),
     ),
     Operation(
+        "card", "GET", "/card/{ladder}/{player}",
+        "A player as an SVG image, for pages of other sites", None, produces=SVG,
+        codes=("unknown-ladder", "unknown-player"),
+    ),
+    Operation(
         "lookup", "POST", LADDER + "/players:lookup",
         "Many players at once, and what is believed of newcomers", bodies.LookupAnswer,
         bodies.Lookup,
@@ -159,7 +159,9 @@ OPERATIONS = (
         "leaderboard", "GET", LADDER + "/leaderboard",
         "A page of the leaderboard: the first, the one behind a cursor, or around a player",
         bodies.PageAnswer,
-        query=PAGE | FRESH | RECENT,
+        query=PAGE | FRESH | {
+            "recent": Number("Rows have sigma, rounds, and so many last changes", 0, 20, 0)
+        },
         codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed", *NOT_FRESH),
     ),
     Operation(
@@ -226,7 +228,7 @@ OPERATIONS = (
     Operation(
         "changes", "GET", LADDER + "/changes",
         "Each event of rating-changed as a server-sent event; resumed by Last-Event-ID", None,
-        codes=("unknown-ladder", "bad-event-id", "too-many-followers"),
+        produces=EVENT_STREAM, codes=("unknown-ladder", "bad-event-id", "too-many-followers"),
     ),
 )  # fmt: skip
 

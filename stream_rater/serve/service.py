@@ -115,7 +115,7 @@ class ServeProcess(Watcher):
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready, door=self._doorway.door,
-            fresh=fresh,
+            fresh=fresh, page=questions.page,
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,

@@ -274,6 +274,7 @@ def test_everybody_can_use_it(chromium: Browser, place: Place, look: dict[str, A
                 search(page).fill("p")
                 expect(page.locator("#search-list li")).to_have_count(8)
             assert_accessible(page)
+        expect(page.locator("#board-tier")).to_have_attribute("hidden", "")  # `eu` has none
         assert opened.errors == []
 
 
@@ -448,16 +449,3 @@ def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, An
         expect(facts).to_contain_text("not listed: 2 of 3 rounds")
         assert_accessible(page)
         assert opened.errors == []
-
-
-@pytest.mark.slow
-def test_the_page_of_a_ladder_without_tiers(chromium: Browser, league: Place) -> None:
-    """It has no empty column for tiers."""
-    with tab(chromium) as opened:
-        page = opened.page
-        page.route("**/leaderboard*", lambda route: route.fulfill(
-            json={"rows": [{"rank": 1, "player": "ann", "rating": 1.0}], "listed": 1, "next": None}
-        ))  # fmt: skip
-        page.goto(f"{league.api.url}/#/eu")
-        expect(rating_of(page, "ann")).to_have_text("1")
-        expect(page.locator("#board-tier")).to_be_hidden()

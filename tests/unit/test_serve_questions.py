@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
-from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Page, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.config.views import Listing
 from stream_rater.index import reader
@@ -21,8 +23,10 @@ from stream_rater.index.entries import IndexedPlayer, LadderSummary
 from stream_rater.index.log import Watcher
 from stream_rater.runtime import connections
 from stream_rater.serve import bodies
+from stream_rater.serve.card import draw_card
 from stream_rater.serve.door.following import DoorParts
 from stream_rater.serve.http import limits
+from stream_rater.serve.http.page import page_routes
 from stream_rater.serve.problems import KINDS, Refused
 from stream_rater.serve.questions import Questions
 from stream_rater.serve.service import MakeParts, Parts
@@ -342,6 +346,38 @@ def test_rows_and_rounds_have_what_a_page_shows(api: ServeThread) -> None:
     ] and not one["more"]  # fmt: skip
     found = ask(api, f"{AT}/players?prefix=P").json["players"]
     assert [each["player"] for each in found] == ["p0", "p1", "p2"]
+
+
+def test_a_card_is_a_picture(server: Server, api: ServeThread) -> None:
+    """Ids stand in it as text alone, whatever characters they have. It needs the token, too."""
+    found = ask(api, "/card/eu/p1")
+    assert (found.status, found.headers["content-type"]) == (200, "image/svg+xml")
+    assert "sandbox" in found.headers["content-security-policy"] and "1501" in found.text
+    assert ask(api, "/card/eu/eve").json["code"] == "unknown-player"
+    assert ask(server.serve(serve_token=TOKEN), "/card/eu/p1").status == 401
+    for name in ("<script>alert(1)</script>&\"'", "a\x00\x1b\uffff", "x" * 128):
+        player = bodies.RankedPlayer(name, 1.0, 2.0, 3.0, 4, False, None, 5, None, rank=None,
+                                     listed=0, percentile=None, unlisted=None)  # fmt: skip
+        for ratings in ([], [1.0], [1.0, 2.0]):
+            drawn = ElementTree.fromstring(draw_card(name, player, ratings, Page()))
+            kinds = [each.tag.rpartition("}")[2] for each in drawn.iter()]
+            assert kinds == ["svg", "title", "rect", "rect", *["text"] * 4, "polyline"]
+
+
+def test_the_page_looks_as_the_ladders_file_says(tmp_path: Path) -> None:
+    """Its name, colour and logo change neither the fingerprint of a ladder nor what is stored."""
+    plain, page = any_ladder(DEFAULT_RATING), Page(name="Arena", colour="#0a7d4f", logo="l.svg")
+    other = msgspec.structs.replace(plain, page=page)
+    assert other.history("l") == plain.history("l") and b"page" not in msgspec.json.encode(plain)
+    for wrong in ({"colour": "red"}, {"logo": "../l.svg"}, {"logo": "l.js"}, {"name": ""}):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(wrong, Page)
+    with pytest.raises(BadConfiguration, match=r"page.logo: l.svg: No such file"):
+        list(page_routes(page, str(tmp_path / "ladders.toml")))
+    (tmp_path / "l.svg").write_text("<svg/>")
+    found = {route.path: route for route in page_routes(page, str(tmp_path / "ladders.toml"))}
+    assert {"/", "/status", "/page/logo", "/page/look.json"} < found.keys()
+    assert Place(other).ask.page == page and Place().ask.page == Page()
 
 
 def test_the_largest_questions_are_answered(api: ServeThread) -> None:

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from stream_rater.config.ladders import PLAIN, Page
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
@@ -38,7 +39,7 @@ from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.limits import Sites, Tokens
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.http.page import page_routes
+from stream_rater.serve.http.page import PICTURE_HEADERS, page_routes
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Questions
@@ -57,10 +58,10 @@ class Api:
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
-        *, door: Door | None = None, fresh: FreshAnswers | None = None,
+        *, door: Door | None = None, fresh: FreshAnswers | None = None, page: Page = PLAIN,
     ) -> None:  # fmt: skip
         """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
-        None if nothing does."""
+        None if nothing does. `page`: how the page looks."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._beliefs, self._unready = beliefs, unready
         self._rate = limits.RateLimit(settings.serve_rate)
@@ -90,7 +91,8 @@ class Api:
         ]
         self.application: ASGIApp = RawPaths(
             Starlette(
-                routes=[*routes, *endpoints, *page_routes()], middleware=list(_cors(origins)),
+                routes=[*routes, *endpoints, *page_routes(page, settings.ladders)],
+                middleware=list(_cors(origins)),
                 exception_handlers={404: _not_found, 405: _not_allowed},
             )
         )  # fmt: skip
@@ -177,7 +179,7 @@ class Api:
         elif operation.body is not None:
             given = self._parsed(operation.name, await limits.receive(request, take))
         answer = await self._ask(operation.name, path, query, given)
-        body = to_json(answer)
+        body = answer.encode() if operation.produces == api.SVG else to_json(answer)
         headers = {"Cache-Control": "no-cache"}
         if operation.name == "send-round":
             headers["Location"] = _location(answer)
@@ -186,7 +188,9 @@ class Api:
             asked = request.headers.get("if-none-match", "")
             if headers["ETag"] in [tag.strip().removeprefix("W/") for tag in asked.split(",")]:
                 return Response(status_code=304, headers=headers)
-        return Response(body, operation.success, media_type="application/json", headers=headers)
+        if operation.produces == api.SVG:
+            headers |= PICTURE_HEADERS
+        return Response(body, operation.success, headers, operation.produces)
 
     async def _to_write(self, request: Request, take: Callable[[int], None]) -> accept.Sent:
         """The body of a request that writes, as it was sent."""
@@ -227,6 +231,8 @@ class Api:
                 )
             case "players":
                 return await ask.begun_by(ladder, query["prefix"] or "", query["limit"])
+            case "card":
+                return await ask.card(ladder, path["player"])
             case "rounds":
                 return await ask.rounds(ladder, query["player"], query["limit"], query["before"])
             case "predict":

@@ -5,10 +5,15 @@ import hashlib
 import mimetypes
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import Page
 
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -26,18 +31,34 @@ PAGES = {
 }  # fmt: skip
 
 
-def page_routes() -> Iterator[Route]:
-    """Yield a route for each file of the pages. No other file can be requested."""
+PICTURE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The headers of a picture. They forbid scripts in it, if a browser shows it as a page."""
+
+
+def page_routes(page: Page, ladders: str) -> Iterator[Route]:
+    """Yield a route for each file of the pages. No other file can be requested. The logo lies beside
+    the file `ladders`. Raises BadConfiguration if it cannot be read."""
+    look = {"name": page.name, "colour": page.colour, "logo": page.logo is not None}
+    yield _route("/page/look.json", "look.json", msgspec.json.encode(look))
+    if page.logo is not None:
+        try:
+            body = Path(ladders).with_name(page.logo).read_bytes()
+        except OSError as error:
+            raise BadConfiguration(f"{ladders}: page.logo: {page.logo}: {error.strerror}") from None
+        yield _route("/page/logo", page.logo, body, HEADERS | PICTURE_HEADERS)
     for folder in ("page", "docs"):
         for file in resources.files("stream_rater").joinpath("serve", folder).iterdir():
             path = f"/{folder}/{file.name}"
             yield _route(PAGES.get(path, path), file.name, file.read_bytes())
 
 
-def _route(path: str, name: str, body: bytes) -> Route:
+def _route(path: str, name: str, body: bytes, headers: dict[str, str] = HEADERS) -> Route:
     kind = mimetypes.guess_type(name)[0]
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = HEADERS | {"ETag": tag}
+    headers = headers | {"ETag": tag}
 
     async def answer(request: Request) -> Response:
         if request.headers.get("if-none-match") == tag:

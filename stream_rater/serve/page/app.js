@@ -17,8 +17,7 @@ const FIRST_LADDER_MS = 1_000;
 const AGAIN_MS = 1_000;
 const PASSING = ["not-ready", "busy", "index-unavailable", "unreachable"];
 
-const called = document.title; // The name of the place, which the service may replace.
-let name = called;
+let name = document.title; // The service may have another one.
 let stream;
 let paused = false;
 
@@ -34,8 +33,8 @@ async function showLadders() {
 /** The name, colour and logo that the service was given. */
 async function showLook() {
   const look = await (await fetch("page/look.json")).json();
-  if (look.name) at("name").textContent = name = look.name;
-  if (look.colour) document.documentElement.style.setProperty("--brand", look.colour);
+  at("name").textContent = name = look.name;
+  document.documentElement.style.setProperty("--brand", look.colour);
   if (look.logo) at("logo").src = "page/logo";
   setTitle();
 }

@@ -12,10 +12,11 @@ function places({ players }) {
   return [...found].sort(([a], [b]) => (a ?? Infinity) - (b ?? Infinity));
 }
 
-/** Whether a round was between two sides: two players, or two teams of one size. */
+/** Whether a round was between two sides that did not draw: two players, or two teams of one size. */
 function isMatch(round) {
   const [first, second, ...others] = places(round);
-  return !round.more && !others.length && Boolean(second) && first[1].length === second[1].length;
+  return !round.more && !others.length && first[0] === 1 && Boolean(second) && [2, null].includes(second[0])
+    && first[1].length === second[1].length;
 }
 
 /** Names with links, such as "ann, bob and 3 more". */
@@ -98,7 +99,7 @@ function outcome(ladder, player, round) {
     const mates = side(true).length ? [" with ", names(ladder, side(true))] : [];
     return [won ? "up" : "down", won ? "won" : "lost", ["against ", names(ladder, side(false)), ...mates]];
   }
-  const drew = others.length === 1 && others[0].rank === own.rank;
+  const drew = others.length === 1 && others[0].rank === own.rank && own.rank === 1;
   if (drew) return ["", "drew", ["against ", names(ladder, others)]];
   const of = round.more ? "" : ` of ${round.players.length}`;
   return ["", own.rank === null ? "not finished" : `${ordinal(own.rank)}${of}`, [names(ladder, others)]];
