@@ -140,7 +140,7 @@ function setStatus(text) {
 function connect() {
   stream?.close();
   stream = undefined;
-  if (!shown.ladder || paused) return;
+  if (paused || !shown.ladder) return setStatus(paused ? "paused" : "live");
   stream = follow(shown.ladder, { onChange, reset: showAll, state: setStatus });
 }
 
@@ -158,11 +158,11 @@ function openAddress() {
     Object.assign(shown, { cursor: undefined, around: undefined });
     Object.assign(known, { tiers: [], newest: undefined });
     at("past").hidden = true;
-    connect();
     soon.spread();
     soon.news();
     soon.seasons();
   }
+  if (moved || !ladder) connect();
   soon.start();
   soon.board();
   soon.why();
@@ -181,8 +181,7 @@ function decoded(part) {
 
 async function lookForLadders() {
   await attempt(showLadders);
-  if (!shown.ladder) soon.start();
-  else if (!paused) soon.seasons(); // one may have ended
+  if (!paused) soon[shown.ladder ? "seasons" : "start"](); // a season may have ended
   setTimeout(lookForLadders, at("ladder").options.length > 1 ? LADDERS_MS : FIRST_LADDER_MS);
 }
 
@@ -210,8 +209,8 @@ at("token").addEventListener("submit", (event) => {
 at("pause").addEventListener("click", () => {
   paused = !paused;
   at("pause").setAttribute("aria-pressed", String(paused));
-  if (paused) setStatus("paused");
   connect();
+  if (!shown.ladder) soon.start();
 });
 at("board-first").addEventListener("click", () => turnTo(undefined, undefined));
 at("board-next").addEventListener("click", (event) => turnTo(event.target.dataset.cursor, undefined));

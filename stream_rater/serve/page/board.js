@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { drawBars, sparkline } from "./charts.js";
-import { at, badge, cell, count, day, linkTo, made, points, signed, textRow, tierClass, tierSpans } from "./dom.js";
+import { at, badge, cell, count, day, linkTo, made, points, replaceIn, signed, textRow, tierClass, tierSpans } from "./dom.js";
 import { showClimbers, showLatest, showUpsets } from "./rounds.js";
 import { known, shown, still } from "./state.js";
 
@@ -26,11 +26,7 @@ export async function showBoard() {
   at("board-percentile").hidden = page.rows.every((each) => each.percentile === undefined);
   at("board-tier").hidden = page.rows.every((each) => each.tier === undefined);
   const before = new Map([...at("board-rows").rows].map((row) => [row.dataset.player, row.dataset.rating]));
-  const focused = document.activeElement?.closest?.("#board-rows tr")?.dataset.player;
-  at("board-rows").replaceChildren(...page.rows.map((each) => boardRow(each, before)));
-  if (focused !== undefined) {
-    [...at("board-rows").rows].find((row) => row.dataset.player === focused)?.querySelector("a").focus();
-  }
+  replaceIn(at("board-rows"), ...page.rows.map((each) => boardRow(each, before)));
   at("board-caption").textContent = `${count(page.listed)} players on ${ladder}`;
   at("board-first").disabled = cursor === undefined && around === undefined;
   at("board-next").disabled = page.next === null;

@@ -47,6 +47,15 @@ export function ago(time) {
   return found;
 }
 
+/** Replaces what an element contains. A link in it that has the focus keeps it. */
+export function replaceIn(host, ...content) {
+  const focused = host.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  host.replaceChildren(...content);
+  if (focused === null) return;
+  const again = [...host.querySelectorAll("a")].find((each) => each.getAttribute("href") === focused);
+  again?.focus({ preventScroll: true });
+}
+
 export function setFacts(list, facts) {
   list.replaceChildren(...Object.entries(facts).map(
     ([name, value]) => made("div", "", made("dt", "", name), made("dd", "", value)),

@@ -3,7 +3,7 @@
 
 import { get, post } from "./api.js";
 import { drawCareer, drawTogether, partedBar } from "./charts.js";
-import { addressOf, at, badge, cell, count, day, linkTo, made, points, setFacts, signed, textRow } from "./dom.js";
+import { addressOf, at, badge, cell, count, day, linkTo, made, points, replaceIn, setFacts, signed, textRow } from "./dom.js";
 import { between, matchRow } from "./rounds.js";
 import { known, shown, still } from "./state.js";
 
@@ -44,7 +44,7 @@ export async function showPlayer() {
   });
   drawCareer(at("player-chart"), [...history.changes].reverse(), player, known.tiers);
   at("player-changes").tBodies[0].replaceChildren(...history.changes.map(changeRow));
-  at("player-matches").tBodies[0].replaceChildren(...matches.rounds.map((each) => matchRow(ladder, player, each)));
+  replaceIn(at("player-matches").tBodies[0], ...matches.rounds.map((each) => matchRow(ladder, player, each)));
   at("player-older").hidden = matches.next === null;
   at("player-older").dataset.before = matches.next ?? "";
   at("player-around").hidden = found.rank === null;
@@ -99,7 +99,7 @@ export async function showVersus() {
   if (!still({ ladder, player, other })) return;
   at("versus").hidden = false;
   at("versus-name").textContent = `${player} and ${other}`;
-  at("versus-names").replaceChildren(...pair.flatMap((each, i) => [
+  replaceIn(at("versus-names"), ...pair.flatMap((each, i) => [
     made("span", `key key-${i}`, linkTo(ladder, each), ` ${points(players[i].rating)} ± ${points(players[i].sigma)}`), " ",
   ]));
   const [first, second] = chance.sides.map((each) => each.win);

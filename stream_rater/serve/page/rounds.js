@@ -1,6 +1,6 @@
 // Rounds in words: the latest ones, upsets, climbers, and the matches of a player.
 
-import { ago, cell, count, linkTo, made, points, signed, textRow } from "./dom.js";
+import { ago, cell, count, linkTo, made, points, replaceIn, signed, textRow } from "./dom.js";
 
 const NAMED = 3; // The most players of a side who are named.
 const MEAN = (values) => values.reduce((sum, each) => sum + each, 0) / values.length;
@@ -42,7 +42,7 @@ function sentence(ladder, round) {
 
 function list(host, rows, nothing) {
   const items = rows.map((content) => made("li", "", ...content));
-  host.replaceChildren(...(items.length ? items : [made("li", "soft", nothing)]));
+  replaceIn(host, ...(items.length ? items : [made("li", "soft", nothing)]));
 }
 
 /** `rounds`: [ladder, round] each, newest first; `many`: whether they are of several ladders. */

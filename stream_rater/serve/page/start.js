@@ -1,12 +1,12 @@
 // The start: all ladders with their best players, and what has happened lately on any of them.
 
 import { get } from "./api.js";
-import { addressOf, ago, at, count, linkTo, made, points } from "./dom.js";
+import { addressOf, ago, at, count, linkTo, made, points, replaceIn } from "./dom.js";
 import { lastRounds } from "./board.js";
 import { showClimbers, showLatest, showUpsets } from "./rounds.js";
 import { shown } from "./state.js";
 
-const MOST_ASKED = 24; // The most ladders that are asked about.
+const MOST_ASKED = 12; // The most ladders that are asked about.
 const MOST_SHOWN = 6; // The most ladders with a card; the others have a link.
 const BEST = 3;
 const LATEST = 8;
@@ -23,10 +23,10 @@ export async function showStart() {
   ]);
   if (shown.ladder) return;
   at("start-none").hidden = ladders.length > 0;
-  at("start-ladders").replaceChildren(...newest.map((each, i) => card(each, boards[i].rows)));
+  replaceIn(at("start-ladders"), ...newest.map((each, i) => card(each, boards[i].rows)));
   const others = ladders.filter((each) => !newest.some(({ ladder }) => ladder === each));
   at("start-others").hidden = !others.length;
-  at("start-others").replaceChildren("More ladders: ", ...others.flatMap((each, i) => [i ? ", " : "", toLadder(each)]));
+  replaceIn(at("start-others"), "More ladders: ", ...others.flatMap((each, i) => [i ? ", " : "", toLadder(each)]));
   const all = rounds.flat().sort(([, a], [, b]) => Date.parse(b.completed_at) - Date.parse(a.completed_at));
   const many = newest.length > 1;
   showLatest(at("start-latest"), all.slice(0, LATEST), many);
