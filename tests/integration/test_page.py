@@ -177,7 +177,10 @@ def test_players_are_looked_up(opened: Tab) -> None:
     rows(page).get_by_role("link", name=HOSTILE).click()
     expect(page.locator("#player-name")).to_have_text(HOSTILE)
     assert page.url.endswith(f"#/eu/{quote(HOSTILE, safe='()')}")
-    assert page.locator("main img").count() == 0
+    assert page.locator("main img:not(#card)").count() == 0
+    page.get_by_text("A card for your site").click()
+    expect(page.locator("#card")).to_have_js_property("naturalWidth", 320)
+    assert quote(HOSTILE, safe="()") in page.locator("#card-code").inner_text()
     page.get_by_role("link", name="Close").click()
     look_up(page, "nobody")
     expect(page.get_by_role("alert")).to_contain_text("'nobody' has no round that counts")
@@ -321,6 +324,9 @@ def tell_what_happened(page: Page, url: str) -> None:
     expect(matches).to_have_count(11)
     expect(matches.first).to_contain_text("won")
     expect(matches.first).to_contain_text("against bob")
+    lately = page.locator("#player-lately li")
+    expect(lately.first).to_have_text("9 of the last 11 rounds raised the rating, 2 lowered it.")
+    expect(lately.nth(1)).to_contain_text(": won, against bob.")
     expect(page.locator("#player-words li").first).to_contain_text("The skill is believed to be")
     compare = page.get_by_role("combobox", name="Compare with")
     compare.fill("B")
@@ -329,7 +335,9 @@ def tell_what_happened(page: Page, url: str) -> None:
     compare.press("Enter")
     expect(page.locator("#versus-name")).to_be_focused()
     expect(page.locator("#versus-chance")).to_contain_text("ann beats bob with a chance of")
-    expect(page.locator("#versus-met")).to_contain_text("ann was ahead 9 times, bob 2 times")
+    expect(page.locator("#versus-met")).to_have_text(
+        "Of 11 rounds of both, ann was ahead in 9, bob in 2."
+    )
     page.goto(f"{url}/#/")
     expect(page.locator("#start-ladders")).to_contain_text("2 players, last round")
     expect(page.locator("#start-latest li").first).to_contain_text("ann beat bob")

@@ -216,7 +216,11 @@ at("board-first").addEventListener("click", () => turnTo(undefined, undefined));
 at("board-next").addEventListener("click", (event) => turnTo(event.target.dataset.cursor, undefined));
 at("past-season").addEventListener("change", (event) => turnSeasonTo(event.target.value));
 at("past-first").addEventListener("click", () => turnSeasonTo(at("past-season").value));
-at("past-next").addEventListener("click", (event) => turnSeasonTo(at("past-season").value, event.target.dataset.cursor));
+at("past-next").addEventListener("click", (event) => {
+  turnSeasonTo(at("past-season").value, event.target.dataset.cursor);
+});
+at("card").addEventListener("error", () => { at("player-card").hidden = true; }); // it has no token
+at("card").addEventListener("load", () => { at("player-card").hidden = false; });
 at("player-older").addEventListener("click", () => attempt(showOlder));
 at("player-around").addEventListener("click", (event) => {
   event.preventDefault();

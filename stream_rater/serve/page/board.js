@@ -2,7 +2,9 @@
 
 import { get } from "./api.js";
 import { drawBars, sparkline } from "./charts.js";
-import { at, badge, cell, count, day, linkTo, made, points, replaceIn, signed, textRow, tierClass, tierSpans } from "./dom.js";
+import {
+  at, badge, cell, count, day, linkTo, made, points, replaceIn, signed, textRow, tierClass, tierSpans,
+} from "./dom.js";
 import { showClimbers, showLatest, showUpsets } from "./rounds.js";
 import { known, shown, still } from "./state.js";
 
@@ -33,7 +35,8 @@ export async function showBoard() {
   at("board-next").dataset.cursor = page.next ?? "";
 }
 
-function boardRow({ rank, player, rating, percentile, tier, previous_tier: previous, sigma, rounds, recent = [] }, before) {
+function boardRow(found, before) {
+  const { rank, player, rating, percentile, tier, previous_tier: previous, sigma, rounds, recent = [] } = found;
   const row = textRow(
     cell(count(rank), "number"), cell(linkTo(shown.ladder, player), "who"), cell(points(rating), "number strong"),
   );
@@ -49,9 +52,14 @@ function boardRow({ rank, player, rating, percentile, tier, previous_tier: previ
     cell(weekly(rating, recent), "number week"),
     cell(rounds === undefined ? "–" : count(rounds), "number wide"),
     cell(ranked.length ? `${Math.round((100 * won) / ranked.length)} %` : "–", "number wide"),
-    cell(recent.length > 1 ? sparkline(recent.map((each) => each.rating), `from ${points(recent[0].rating)} to ${points(rating)}`) : "", "wide"),
+    cell(lately(rating, recent), "wide"),
   );
   return row;
+}
+
+function lately(rating, recent) {
+  if (recent.length < 2) return "";
+  return sparkline(recent.map((each) => each.rating), `from ${points(recent[0].rating)} to ${points(rating)}`);
 }
 
 /** The change in the last week before the ladder's newest round, as far as it is kept. */

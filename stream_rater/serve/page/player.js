@@ -3,8 +3,10 @@
 
 import { get, post } from "./api.js";
 import { drawCareer, drawTogether, partedBar } from "./charts.js";
-import { addressOf, at, badge, cell, count, day, linkTo, made, points, replaceIn, setFacts, signed, textRow } from "./dom.js";
-import { between, matchRow } from "./rounds.js";
+import {
+  addressOf, at, badge, cell, count, day, linkTo, made, points, replaceIn, setFacts, signed, textRow,
+} from "./dom.js";
+import { between, matchRow, swings } from "./rounds.js";
 import { known, shown, still } from "./state.js";
 
 const CHANGES = 200;
@@ -31,7 +33,6 @@ export async function showPlayer() {
   ]);
   if (!still({ ladder, player, other })) return;
   at("player").hidden = false;
-  if (at("player-name").textContent !== player) at("player-why").hidden = true;
   at("player-name").textContent = player;
   setFacts(at("player-facts"), {
     Rating: points(found.rating),
@@ -45,10 +46,21 @@ export async function showPlayer() {
   drawCareer(at("player-chart"), [...history.changes].reverse(), player, known.tiers);
   at("player-changes").tBodies[0].replaceChildren(...history.changes.map(changeRow));
   replaceIn(at("player-matches").tBodies[0], ...matches.rounds.map((each) => matchRow(ladder, player, each)));
+  at("player-why").hidden = !matches.rounds.length;
+  replaceIn(at("player-lately"), ...swings(ladder, player, matches.rounds));
   at("player-older").hidden = matches.next === null;
   at("player-older").dataset.before = matches.next ?? "";
   at("player-around").hidden = found.rank === null;
+  showCard(ladder, player);
   at("player-close").href = addressOf(ladder);
+}
+
+/** The picture of a player for other sites, and the markup that shows it there. */
+function showCard(ladder, player) {
+  const picture = made("img", "");
+  picture.src = new URL(["card", ladder, player].map(encodeURIComponent).join("/"), document.baseURI);
+  picture.alt = `${player} on ${ladder}`;
+  [at("card").src, at("card").alt, at("card-code").textContent] = [picture.src, picture.alt, picture.outerHTML];
 }
 
 /** Adds the matches before those that are shown. */
@@ -67,10 +79,12 @@ export async function showOlder() {
 export async function showWhy() {
   const { ladder, player, other } = shown;
   if (!player || other) return;
+  const about = addressOf(ladder, player);
+  if (at("player-words").dataset.about !== about) at("player-words").replaceChildren();
+  at("player-words").dataset.about = about;
   const found = await get(["ladders", ladder, "players", player, "explain"]).catch(() => null);
-  if (!still({ ladder, player })) return;
-  at("player-why").hidden = found === null;
-  if (found) at("player-words").replaceChildren(...found.in_words.map((each) => made("li", "", each)));
+  if (!found || !still({ ladder, player })) return;
+  at("player-words").replaceChildren(...found.in_words.map((each) => made("li", "", each)));
 }
 
 function changeRow(change) {
@@ -100,20 +114,23 @@ export async function showVersus() {
   at("versus").hidden = false;
   at("versus-name").textContent = `${player} and ${other}`;
   replaceIn(at("versus-names"), ...pair.flatMap((each, i) => [
-    made("span", `key key-${i}`, linkTo(ladder, each), ` ${points(players[i].rating)} ± ${points(players[i].sigma)}`), " ",
+    made("span", `key key-${i}`, linkTo(ladder, each),
+      ` ${points(players[i].rating)} ± ${points(players[i].sigma)}`), " ",
   ]));
   const [first, second] = chance.sides.map((each) => each.win);
+  const draw = chance.draw >= 0.005 ? `; they draw with ${percent(chance.draw)}` : "";
   at("versus-chance").textContent = `${player} beats ${other} with a chance of ${percent(first)}; `
-    + `${other} beats ${player} with ${percent(second)}${chance.draw >= 0.005 ? `; they draw with ${percent(chance.draw)}` : ""}.`;
+    + `${other} beats ${player} with ${percent(second)}${draw}.`;
   at("versus-bar").replaceChildren(partedBar(
     [[first, "fill-0"], [chance.draw, "fill-draw"], [second, "fill-1"]], `${percent(first)} to ${percent(second)}`,
   ));
   const met = between(rounds, player, other);
   const total = met.reduce((sum, each) => sum + each, 0);
   at("versus-met").textContent = total
-    ? `In the ${total} ${total === 1 ? "round" : "rounds"} of both that ${total === 1 ? "is" : "are"} kept, ${player} was ahead `
-      + `${met[0]} times, ${other} ${met[2]} times${met[1] ? `, and they were level ${met[1]} times` : ""}.`
+    ? `Of ${total} ${total === 1 ? "round" : "rounds"} of both, ${player} was ahead in ${met[0]}, ${other} in ${met[2]}`
+      + `${met[1] ? `, and they were level in ${met[1]}` : ""}.`
     : "No round of both is kept.";
-  drawTogether(at("versus-chart"), pair.map((each, i) => [each, [...histories[i].changes].reverse()]), known.tiers);
+  const lines = pair.map((each, i) => [each, [...histories[i].changes].reverse()]);
+  drawTogether(at("versus-chart"), lines, known.tiers);
   at("versus-close").href = addressOf(ladder, player);
 }

@@ -92,7 +92,8 @@ const ordinal = (rank) => `${rank}${ENDINGS[ORDINAL.select(rank)]}`;
 function outcome(ladder, player, round) {
   const own = round.players.find((each) => each.player === player);
   const others = round.players.filter((each) => each.player !== player);
-  if (!others.length) return ["", own.rank === null ? "not finished" : ordinal(own.rank), ["their histories no longer have it"]];
+  const place = own.rank === null ? "not finished" : ordinal(own.rank);
+  if (!others.length) return ["", place, ["the others' histories no longer have it"]];
   if (isMatch(round)) {
     const side = (level) => others.filter((each) => (each.rank === own.rank) === level);
     const won = own.rank !== null && others.every((each) => each.rank === null || each.rank >= own.rank);
@@ -101,8 +102,8 @@ function outcome(ladder, player, round) {
   }
   const drew = others.length === 1 && others[0].rank === own.rank && own.rank === 1;
   if (drew) return ["", "drew", ["against ", names(ladder, others)]];
-  const of = round.more ? "" : ` of ${round.players.length}`;
-  return ["", own.rank === null ? "not finished" : `${ordinal(own.rank)}${of}`, [names(ladder, others)]];
+  const of = round.more || own.rank === null ? "" : ` of ${round.players.length}`;
+  return ["", place + of, [names(ladder, others)]];
 }
 
 /** A row of the table of a player's matches. */
@@ -115,6 +116,24 @@ export function matchRow(ladder, player, round) {
   );
   found.title = `round ${round.round_id}`;
   return found;
+}
+
+/** What these rounds did to a player's rating, as lines of a list. */
+export function swings(ladder, player, rounds) {
+  const moves = rounds.map((round) => {
+    const own = round.players.find((each) => each.player === player);
+    return [own.rating - own.previous_rating, round];
+  }).sort(([a], [b]) => b - a);
+  const [ups, downs] = [1, -1].map((sign) => moves.filter(([delta]) => sign * delta > 0).length);
+  const line = (kind, [delta, round]) => {
+    const [, result, company] = outcome(ladder, player, round);
+    const when = ago(round.completed_at);
+    return made("li", "", `The greatest ${kind}, `, signed(delta), ", came ", when, `: ${result}, `, ...company, ".");
+  };
+  return [
+    made("li", "", `${ups} of the last ${count(rounds.length)} rounds raised the rating, ${downs} lowered it.`),
+    ...(ups ? [line("gain", moves[0])] : []), ...(downs ? [line("loss", moves.at(-1))] : []),
+  ];
 }
 
 /** How often the first of two players was ahead, level and behind in rounds that both played. */
