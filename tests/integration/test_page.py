@@ -172,7 +172,7 @@ def test_a_player_by_keyboard(opened: Tab) -> None:
 @pytest.mark.slow
 def test_players_are_looked_up(opened: Tab) -> None:
     """An id that is markup is shown as text, and has an address. For an unknown player, the page
-    shows the API's message and stays. A player's row amid the leaderboard is marked."""
+    says so and stays. A player's row amid the leaderboard is marked."""
     page = opened.page
     rows(page).get_by_role("link", name=HOSTILE).click()
     expect(page.locator("#player-name")).to_have_text(HOSTILE)
@@ -183,7 +183,7 @@ def test_players_are_looked_up(opened: Tab) -> None:
     assert quote(HOSTILE, safe="()") in page.locator("#card-code").inner_text()
     page.get_by_role("link", name="Close").click()
     look_up(page, "nobody")
-    expect(page.get_by_role("alert")).to_contain_text("'nobody' has no round that counts")
+    expect(page.get_by_role("alert")).to_contain_text("Nobody of this name has played")
     expect(page.locator("#player")).to_be_hidden()
     expect(rows(page)).to_have_count(ROWS)
     rows(page).first.get_by_role("link").click()

@@ -11,6 +11,12 @@ import { known, shown } from "./state.js";
 
 const BOARD_MS = 400;
 const NEWS_MS = 2_000;
+const IN_WORDS = { // what the API refuses, for players
+  "unknown-player": "Nobody of this name has played a round that counts on this ladder.",
+  "unknown-ladder": "Nobody has a rating on this ladder yet.",
+  "not-ready": "The ratings are still being read. They will be here soon.",
+  "too-many-requests": "Too many people ask at once. Wait a moment.",
+};
 const SPREAD_MS = 5_000;
 const LADDERS_MS = 10_000;
 const FIRST_LADDER_MS = 1_000;
@@ -67,7 +73,7 @@ async function attempt(part) {
   const others = all.filter((each) => each.code !== "unauthorized");
   at("token").hidden = all.length === others.length;
   at("trouble").hidden = !others.length;
-  const text = [...new Set(others.map((each) => each.message))].join(" ");
+  const text = [...new Set(others.map((each) => IN_WORDS[each.code] ?? each.message))].join(" ");
   if (at("trouble").textContent !== text) at("trouble").textContent = text;
   return again;
 }
