@@ -200,9 +200,8 @@ class IndexReader:
     async def rounds(
         self, ladder: str, limit: int, before: int | None, player: str | None
     ) -> tuple[list[PastRound], int | None]:
-        """The rounds among the last `limit` offsets, all before `before`, that changed ratings of
-        the ladder, or of a player; newest first. Also the last of those offsets, if older ones
-        follow."""
+        """The rounds among the last `limit` offsets before `before` that changed ratings of the
+        ladder or a player, newest first; and the last of these offsets, if older ones follow."""
         with self._instant() as at:
             row = at.known(ladder)
             last = b"\xff" * 9 if before is None else tables.number_key(before)

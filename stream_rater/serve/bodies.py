@@ -162,8 +162,7 @@ class PastRound(Answer, frozen=True, kw_only=True):
     offset: int
     round_id: str
     completed_at: str
-    players: list[Participant]
-    """By rank: at most 20, and the player who was asked for."""
+    players: list[Participant]  # By rank: at most 20, and the player who was asked for.
     more: bool  # Whether there are more players than those.
 
 

@@ -17,20 +17,19 @@ def draw_card(ladder: str, player: RankedPlayer, ratings: Sequence[float], page:
     """The card of a player. `ratings`: those after the last changes, oldest first."""
     rank = f"{player.rank:,} of {player.listed:,}" if player.rank else "not listed"
     facts = " · ".join([rank, f"{player.rounds:,} rounds", *([player.tier] if player.tier else [])])
-    colour = page.colour
     what = f"{player.player} on {ladder}: {player.rating:.0f}, {facts}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
         f'height="{HEIGHT}" role="img" font-family="system-ui, sans-serif" fill="#1a2230">'
         f"<title>{_text(what, len(what))}</title>"
         f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8" fill="#fff" '
-        f'stroke="#d4dbe5"/><rect width="6" height="{HEIGHT}" rx="3" fill="{colour}"/>'
+        f'stroke="#d4dbe5"/><rect width="6" height="{HEIGHT}" rx="3" fill="{page.colour}"/>'
         f'<text x="20" y="28" font-size="17" font-weight="bold">{_text(player.player)}</text>'
         f'<text x="20" y="58" font-size="24" font-weight="bold">{player.rating:.0f}</text>'
         f'<text x="20" y="82" font-size="12" fill="#4d5a6e">{_text(facts, 48)}</text>'
         f'<text x="{WIDTH - 14}" y="82" font-size="12" fill="#4d5a6e" text-anchor="end">'
         f"{_text(ladder, 14)}</text>"
-        f'<polyline points="{_line(ratings)}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        f'<polyline points="{_line(ratings)}" fill="none" stroke="{page.colour}" stroke-width="2"/>'
         "</svg>"
     )
 

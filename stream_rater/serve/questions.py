@@ -163,8 +163,7 @@ class Questions:
     async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None, recent: int = 0
     ) -> bodies.PageAnswer:
-        """A page of the leaderboard: that at a cursor, or around a player, or else the first. Each
-        row has so many last changes of the player."""
+        """A page of the leaderboard: that at a cursor, or around a player, or else the first."""
         routes.check_page(cursor, around)
         if recent and limit > bodies.MOST_DETAILED:
             raise Refused(

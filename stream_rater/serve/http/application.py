@@ -183,13 +183,12 @@ class Api:
         headers = {"Cache-Control": "no-cache"}
         if operation.name == "send-round":
             headers["Location"] = _location(answer)
+        headers |= PICTURE_HEADERS if operation.produces == api.SVG else {}
         if operation.method == "GET":
             headers["ETag"] = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
             asked = request.headers.get("if-none-match", "")
             if headers["ETag"] in [tag.strip().removeprefix("W/") for tag in asked.split(",")]:
                 return Response(status_code=304, headers=headers)
-        if operation.produces == api.SVG:
-            headers |= PICTURE_HEADERS
         return Response(body, operation.success, headers, operation.produces)
 
     async def _to_write(self, request: Request, take: Callable[[int], None]) -> accept.Sent:

@@ -39,7 +39,7 @@ PICTURE_HEADERS = {
 
 
 def page_routes(page: Page, ladders: str) -> Iterator[Route]:
-    """Yield a route for each file of the pages. No other file can be requested. The logo lies beside
+    """Yield a route for each file of the pages. No other can be requested. The logo lies beside
     the file `ladders`. Raises BadConfiguration if it cannot be read."""
     look = {"name": page.name, "colour": page.colour, "logo": page.logo is not None}
     yield _route("/page/look.json", "look.json", msgspec.json.encode(look))
