@@ -285,8 +285,8 @@ class Questions:
             self.check_complete()
             near = difflib.get_close_matches(each, [*self._ladders.ladders, *rated], n=1)
             why = (
-                f"ladder {each!r} has no rating and no table in the ladders file, whose "
-                f"unknown_ladders are refused: {f'write {near[0]!r}, or ' if near else ''}name it"
+                f"ladder {each!r} has no rating, and no table in the ladders file, which refuses "
+                f"unknown_ladders: {f'write {near[0]!r}, or ' if near else ''}give it a table"
             )
             found[each] = refused_record("unknown-ladder", why, place)
         return found
