@@ -322,7 +322,7 @@ class Door:
             if event is None:
                 if name[0] not in self._reset:
                     self._findings.wrong("state", name, where, f"no event of {each['player']}")
-            elif unlike := [key for key in SAID if each[key] != getattr(event, key)]:
+            elif unlike := [key for key in SAID if each.get(key) != getattr(event, key)]:
                 self._findings.wrong("state", name, where, f"{unlike}: not as in {event.event_id}")
 
     def _judge(self, event: Event, where: str) -> None:
