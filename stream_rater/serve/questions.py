@@ -277,11 +277,12 @@ class Questions:
         await self._cached_view(ladder)
 
     async def strangers(self, ladders: Collection[str], place: str) -> dict[str, Refused]:
-        """The refusals of rounds of these ladders, which the file does not name, without a rating.
-        `place` is that of the ladder in the request."""
-        rated = await self._index.ladders()
+        """The refusals of rounds of those of these ladders that have neither a table in the file
+        nor a rating. `place` is that of the ladder in the request."""
+        unnamed = {*ladders}.difference(self._ladders.ladders, [""])  # an absent one is not valid
+        rated = await self._index.ladders() if unnamed else []
         found = dict[str, Refused]()
-        for each in sorted({*ladders}.difference(rated)):
+        for each in sorted(unnamed.difference(rated)):
             self.check_complete()
             near = difflib.get_close_matches(each, [*self._ladders.ladders, *rated], n=1)
             why = (

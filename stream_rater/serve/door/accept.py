@@ -9,7 +9,7 @@ import asyncio
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from types import MappingProxyType
@@ -94,11 +94,10 @@ class Door:
             raise found
         return found
 
-    def unnamed(self, ladders: Iterable[str]) -> set[str]:
-        """Those of these ladders that the file does not name, if it refuses unknown ladders."""
-        if self._ladders.unknown_ladders == "accepted":
-            return set()
-        return {each for each in ladders if each and each not in self._ladders.ladders}
+    @property
+    def refuses_unknown(self) -> bool:
+        """Whether the ladders file refuses rounds of unknown ladders."""
+        return self._ladders.unknown_ladders == "refused"
 
     async def rounds(
         self, bodies: Sequence[bytes], trace: Trace | None = None,

@@ -29,7 +29,6 @@ from stream_rater.index.reader import Incomplete
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
-from stream_rater.serve.bodies import RoundTaken
 from stream_rater.serve.door import accept
 from stream_rater.serve.door.accept import Beginnings, Door
 from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
@@ -69,6 +68,7 @@ class Api:
         most_bytes = max(limits.MOST_BODIES_BYTES, 2 * door.largest if door else 0)
         self._bodies = limits.Shares(most_bytes, "bytes are being taken: try again")
         self._door, self._fresh = door, fresh
+        self._refuses_unknown = door is not None and door.refuses_unknown
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         self._needs_token = bool(settings.serve_token)
         origins = [each.strip() for each in settings.serve_cors.split(",") if each.strip()]
@@ -181,8 +181,9 @@ class Api:
         answer = await self._ask(operation.name, path, query, given)
         body = answer.encode() if operation.produces == api.SVG else to_json(answer)
         headers = {"Cache-Control": "no-cache"}
-        if operation.name == "send-round":
-            headers["Location"] = _location(answer)
+        if operation.name == "send-round":  # its state is there after a restart, too
+            where = f"{request.scope['path']}/{quote(answer.round_id, '')}"
+            headers["Location"] = f"{where}?partition={answer.partition}&offset={answer.offset}"
         headers |= PICTURE_HEADERS if operation.produces == api.SVG else {}
         if operation.method == "GET":
             headers["ETag"] = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
@@ -248,17 +249,19 @@ class Api:
                 page = query["limit"], query["cursor"], query["around"]
                 return await self._questions.season(ladder, path["season"], *page)
             case "send-round":
-                await self._check_known(ladder)
+                if self._refuses_unknown:
+                    await self._check_known(ladder)
                 begin = self._beginnings(ladder, query)
                 return await self._opened_door().round(ladder, given.body, given.trace, begin)
             case "send-rounds":
                 lines = given.media_type == api.JSON_LINES
                 bodies = accept.lines_in(given.body) if lines else accept.elements_in(given.body)
-                new = self._opened_door().unnamed(map(ladder_in, bodies))
-                refused = await ask.strangers(new, "body.ladder") if new else {}
+                sent = {ladder_in(each) for each in bodies} if self._refuses_unknown else set()
+                refused = await ask.strangers(sent, "body.ladder") if sent else {}
                 return await self._opened_door().rounds(bodies, given.trace, refused)
             case "correct":
-                await self._check_known(ladder)
+                if self._refuses_unknown:
+                    await self._check_known(ladder)
                 return await self._opened_door().correction(ladder, given.body, given.trace)
             case "round":
                 place, wait_s = _place(query), float(query["wait"])
@@ -267,10 +270,9 @@ class Api:
                 assert_never(name)
 
     async def _check_known(self, ladder: str) -> None:
-        """Raise Refused if the ladders file refuses rounds of a ladder that nobody knows."""
-        if new := self._opened_door().unnamed([ladder]):
-            for refused in (await self._questions.strangers(new, "path.ladder")).values():
-                raise refused
+        """Raise Refused for a ladder without a table and a rating."""
+        for refused in (await self._questions.strangers([ladder], "path.ladder")).values():
+            raise refused
 
     def _beginnings(self, ladder: str, query: dict[str, Any]) -> Beginnings | None:
         """What finds ratings with which players begin; None if none is wanted. Raises Refused."""
@@ -357,13 +359,6 @@ def _decoded(name: str, text: str) -> str:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
-
-
-def _location(taken: RoundTaken) -> str:
-    """Where to ask for the state of a round, also after a restart, and of another process."""
-    ladder, round_id = (quote(each or "", safe="") for each in (taken.ladder, taken.round_id))
-    place = f"partition={taken.partition}&offset={taken.offset}"
-    return f"/v1/ladders/{ladder}/rounds/{round_id}?{place}"
 
 
 def _place(query: dict[str, Any]) -> RecordPlace | None:
