@@ -42,6 +42,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
     "leaderboard": (LADDER, {"limit": 10}, None),
     "ladders": ({}, {}, None), "ladder": (LADDER, {}, None), "player": (ANN, {}, None),
     "lookup": (LADDER, {}, {"players": ["ann", "eve"]}), "history": (ANN, {"limit": 1}, None),
+    "players": (LADDER, {"prefix": "a"}, None), "rounds": (LADDER, {"limit": 1}, None),
     "seasons": (LADDER, {}, None), "season": (LADDER | {"season": "0"}, {}, None),
     "predict": (LADDER, {}, {"sides": SIDES, "variance_factor": 1.0}),
     "balance": (LADDER, {}, {"players": ["ann", "bob", "cy"], "groups": [["ann", "cy"]]}),

@@ -15,6 +15,7 @@ const MOST_MATCHES = 50;
 
 /** Why a player is not listed, in words. */
 function reason({ rule, value, bound }) {
+  if (rule === "unlisted") return "not listed";
   if (rule === "idle_days") return `not listed: ${value.toFixed(0)} days without a round`;
   if (rule === "max_sigma") return `not listed: ± ${points(value)} is more than ± ${points(bound)}`;
   return `${rule === "provisional" ? "provisional" : "not listed"}: ${value} of ${bound} rounds`;
