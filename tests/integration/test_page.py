@@ -313,11 +313,11 @@ def test_a_change_arrives_by_itself(
             expect(rating_of(page, "ann")).not_to_have_text(before)
         assert page.evaluate("window.opened_once")
         expect(page.locator("#board-rows a:focus")).to_have_text("ann")  # though rows are replaced
-        tell_what_happened(page, api.url)
+        show_what_happened(page, api.url)
         assert opened.errors == []
 
 
-def tell_what_happened(page: Page, url: str) -> None:
+def show_what_happened(page: Page, url: str) -> None:
     """Ann has won 9 of 11 duels, and the last one: each view says so."""
     page.goto(f"{url}/#/{LADDER}/ann")
     matches = page.locator("#player-matches tbody tr")
