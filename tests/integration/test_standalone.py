@@ -206,7 +206,7 @@ def test_an_ephemeral_file(file: Path) -> None:
     start, or ends by itself, says why."""
     with child.standalone() as rater:
         assert rater.ask(f"{DUEL}/rounds", a_body("r1"))["partition"] >= 0
-        assert rater.ask(f"{DUEL}/rounds/r1?wait=30")["status"] == "rated"
+        assert rater.ask(f"{DUEL}/rounds/r1?wait=30")["state"] == "rated"
         with pytest.raises(HTTPError) as refusal:
             rater.ask(f"{DUEL}/rounds", {})
         assert '"code":"bad-id"' in refusal.value.__notes__[0]
