@@ -36,8 +36,8 @@ def demo(rounds: int, once: bool, began_s: float | None) -> None:
     from stream_rater.operations.verify import verify
     from stream_rater.runtime.child import standalone
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # a shell may ignore SIGINT
     with errors.named_failures(), tempfile.TemporaryDirectory(prefix="stream-rater-demo-") as at:
         ladders = Path(at, "ladders.toml")
         ladders.write_text(ladders_file())

@@ -393,6 +393,7 @@ def test_answers_have_tiers(league: Place) -> None:
     assert (answer["players"], answer["listed"]) == (5, 2)
     assert answer["listing"] == {
         "min_rounds": 3, "max_sigma": 120.0, "idle_days": 30.0, "display": "rating",
+        "unlisted": [],
     }  # fmt: skip
     assert [each["name"] for each in answer["tiers"]] == ["Bronze", "Silver", "Gold"]
     assert answer["tiers"][1]["from"] == 1200.0
