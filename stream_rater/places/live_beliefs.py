@@ -70,7 +70,7 @@ class LiveBeliefs:
         """
         self._prepare()
         if ladder not in self._ladder_log.ladders:
-            self._prepare(NEW_LADDER_S)
+            self._prepare(-1.0 if published else NEW_LADDER_S)
         if ladder not in self._ladder_log.ladders:
             raise UnratedLadder(ladder, self._ladder_log.ladders)
         if why := disagreement(self._place, self._ladders, self._ladder_log, ladder):
