@@ -100,11 +100,11 @@ class LiveBeliefs:
         return [each.number for each in edits.started]
 
     def _prepare(self, after_s: float = REFRESH_S) -> None:
-        """Unless done within `after_s`, check the store's layout, and read new ladder events."""
-        if self._clock() > self._looked_s + after_s:
+        """Unless begun within `after_s`, check the store's layout, and read new ladder events."""
+        if (now_s := self._clock()) > self._looked_s + after_s:
             self._place.look()
             self._ladder_log, self._ends = self._place.ladder_log(), self._place.ends()
-            self._looked_s = self._clock()
+            self._looked_s = now_s
 
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
         """The record of each player; None if there is none. Each shard is read at one instant."""

@@ -93,7 +93,19 @@ def test_a_new_ladder_is_known_soon(place: Rated) -> None:
     place.log.write(ladder_history.encode_histories("noted", {"m": place.ladders.history("l")}))
     with pytest.raises(UnratedLadder, match="'m'"):
         place.live.of("m", ["ann"])
+    with pytest.raises(LaddersDiffer, match="'m'"):  # at once where its changes are published
+        place.live.of("m", ["ann"], published={"ann": 3})
+    place.log.write(ladder_history.encode_histories("noted", {"n": place.ladders.history("l")}))
     place.now_s = live_beliefs.NEW_LADDER_S + 0.01
+    with pytest.raises(LaddersDiffer, match="'n'"):
+        place.live.of("n", ["ann"])
+
+
+def test_a_slow_look_is_as_old_as_its_start(place: Rated) -> None:
+    """A ladder that began while the list was read is looked for again."""
+    place.ends = lambda: (setattr(place, "now_s", 5.0), place.next)[1]  # type: ignore[method-assign]
+    place.live.of("l", ["ann"])
+    place.log.write(ladder_history.encode_histories("noted", {"m": place.ladders.history("l")}))
     with pytest.raises(LaddersDiffer, match="'m'"):
         place.live.of("m", ["ann"])
 
