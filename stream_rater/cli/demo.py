@@ -56,7 +56,7 @@ def demo(rounds: int, once: bool, began_s: float | None) -> None:
             print(f"{gained} of {len(moves) - 1} players who moved got points back.")
             print(f"\nstream-rater verify --data {rater.data}")
             print(verify(Settings(data=str(rater.data), ladders=str(ladders)), VERIFY_WAIT_S))
-            print(f"\nThe page lives {time.time() - began_s:.1f} s after the start: {rater.url}/")
+            print(f"\nThe page was ready after {time.time() - began_s:.1f} s: {rater.url}/")
             if not once:
                 print(f"A round ends every {PAUSE_S:g} s. Ctrl-C ends the demo.", flush=True)
                 with suppress(KeyboardInterrupt):

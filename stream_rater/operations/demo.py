@@ -20,7 +20,7 @@ CHEATER, CHEATED = "leo-2", "lobbies"  # A player of ordinary skill, and the lad
 CHEAT = 1200.0  # The rating points by which the cheater plays above the hidden skill.
 LASTS = timedelta(days=60)  # How long the season has lasted when the demo begins.
 MOST_POSTED = 500  # The most rounds in a request.
-PAUSE_S = 2.0  # The pause between two rounds while the page lives.
+PAUSE_S = 2.0  # The pause between two rounds while somebody may look at the page.
 WAIT = "wait=30"  # The seconds for which an answer may wait for the ratings.
 
 

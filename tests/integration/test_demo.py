@@ -203,9 +203,7 @@ def test_the_demo_without_servers_lives_until_ctrl_c(tmp_path: Path) -> None:
         with a_demo(tmp_path, ALONE) as demo:
             assert demo.stdout is not None
             printed = "".join(takewhile(LIVES.__ne__, demo.stdout))
-            found = re.search(
-                r"The page lives [\d.]+ s after the start: (http://[\d.:]+/)", printed
-            )
+            found = re.search(r"The page was ready after [\d.]+ s: (http://[\d.:]+/)", printed)
             assert found is not None, printed + demo.communicate()[1]
             with urllib.request.urlopen(found[1], timeout=HANGS_S) as page:
                 assert b"<title>" in page.read()

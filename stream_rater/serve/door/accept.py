@@ -103,7 +103,7 @@ class Door:
         self, bodies: Sequence[bytes], trace: Trace | None = None,
         refused: Mapping[str, Refused] = MappingProxyType({}),
     ) -> RoundsTaken:  # fmt: skip
-        """Take many rounds. Each is answered by itself; those of ladders that are refused, so."""
+        """Take many rounds. Each has its own answer, a refusal where its ladder is refused."""
         if not 1 <= len(bodies) <= MOST_AT_ONCE:
             raise _too_many()
         why = [refused.get(validating.ladder_in(each)) if refused else None for each in bodies]
