@@ -142,11 +142,12 @@ ERASE = "\r\x1b[2K"
 Clock = Callable[[], float]
 
 
-def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Show progress on standard error from now on. If it was shown as in a notebook, that ends."""
+def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic, total: int = 0) -> None:
+    """Show progress on standard error from now on. If it was shown as in a notebook, that ends.
+    `total`: the number of kernels that there will be; 0: unknown."""
     watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
-        watchers.append(CompileProgress(stream or sys.__stderr__, clock))
+        watchers.append(CompileProgress(stream or sys.__stderr__, clock, total))
 
 
 def in_notebook() -> None:
@@ -164,8 +165,9 @@ def in_log(info: Callable[..., object]) -> None:
 class CompileProgress(Watcher):
     """Shows progress on a stream."""
 
-    def __init__(self, stream: TextIO | None, clock: Clock) -> None:
+    def __init__(self, stream: TextIO | None, clock: Clock, total: int = 0) -> None:
         self._stream = stream
+        self._total = total
         self._clock = clock
         self._terminal = stream is not None and stream.isatty()
         self._began_s: float | None = None
@@ -173,7 +175,8 @@ class CompileProgress(Watcher):
         self._shown = False
 
     def compiling(self, kernel: str, number: int) -> None:
-        self._report(f"compiling kernel {number}, once for each release: {kernel}")
+        of = f" of {self._total}" if number <= self._total else ""
+        self._report(f"compiling kernel {number}{of}, once for each release: {kernel}")
 
     def waiting(self, kernel: str) -> None:
         self._report(f"another process compiles kernels, waiting for it: {kernel}")

@@ -48,6 +48,7 @@ UNNAMED = "notebook"  # The id of a ladder until a file names another one.
 
 WINDOW = Settings().duplicate_window  # The number of records within which a round id counts once.
 
+MOST_NAMED = 10  # The largest number of other ladders that an error names.
 MOST_REJECTED_LINES = 1000  # The largest number of rejected lines of a file that are stored.
 
 
@@ -147,11 +148,12 @@ class RatedLog:
         self.end += source.lines if isinstance(source, RatedRounds) else 1
 
     def renamed(self, ladder: str) -> "RatedLog":
-        """A log with the same rounds on this ladder. This log must not have files."""
+        """A log with the same rounds on this ladder. No file of this log has named a ladder."""
         copy = RatedLog()
         for _, source in self._sources:
-            assert not isinstance(source, RatedRounds), "a file names its ladder"
-            copy.add(messages.renamed(source, ladder))
+            if not isinstance(source, RatedRounds):
+                source = messages.renamed(source, ladder)
+            copy.add(source)
         return copy
 
     def records(self) -> Iterator[Record]:
@@ -397,6 +399,8 @@ class Rater:
                 run, lambda: chain(log.records(), file.records(first)), any_ladder(self.rating),
                 WINDOW,
             )  # fmt: skip
+        if not self._is_named:
+            tally.check_own()
         log.add(file)
         self._log, self._current = log, work
         self.ladder, self._is_named = name, self._is_named or tally.rounds + tally.seeds > 0
@@ -445,10 +449,19 @@ class _Tally:
     def begin(self) -> None:
         """Set all counts to 0, for the start of the file."""
         self.rounds = self.seeds = self._updates = self._corrections = self._others = 0
+        self._other_ladders = set[str]()
         table = self._file.table
         self._rejected = 0 if table is None else table.rejected
         rows = () if table is None else table.rejections[:MOST_REJECTED_LINES]
         self._rejected_lines = [results.RefusedLine(line, why.code, str(why)) for line, why in rows]
+
+    def check_own(self) -> None:
+        """Raise OtherLadder if all rounds and seeds are of other ladders."""
+        if self._other_ladders and not self.rounds + self.seeds:
+            known = ", ".join(repr(each) for each in sorted(self._other_ladders)[:MOST_NAMED])
+            raise results.OtherLadder(
+                f"{self._file.path}: no round of ladder {self._ladder!r}: its ladders are {known}"
+            )
 
     def check(self, batch: edited_log.LoggedRounds) -> None:
         """Raise OtherLadder if a round is of another ladder and no ladder was chosen."""
@@ -470,8 +483,10 @@ class _Tally:
         for seed in batch.seeds:
             self._check_ladder(seed.ladder, seed.offset, "seed")
             self.seeds += seed.ladder == self._ladder
-        rounds = sum(head.ladder == self._ladder for head in batch.rounds.rounds.heads)
-        self.rounds += rounds
+        ladders = [head.ladder for head in batch.rounds.rounds.heads]
+        self.rounds += (rounds := ladders.count(self._ladder))
+        if rounds < len(ladders) and len(self._other_ladders) < MOST_NAMED:
+            self._other_ladders |= set(ladders) - {self._ladder}
         self._others += len(batch.rounds) - rounds
         self._updates += sum(len(each.rows) for each in rated)
         self._corrections += len(batch.corrections)

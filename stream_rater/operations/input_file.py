@@ -17,7 +17,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.replay.edited_log import LogBatch, records_of
-from stream_rater.replay.files import STANDARD_INPUT, json_lines, name_of, read_lines, text_size
+from stream_rater.replay.files import DASH, json_lines, name_of, read_lines, text_size
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track_bytes
@@ -104,7 +104,7 @@ class RoundsFile:
 
     def _read(self) -> Iterator[bytes]:
         lines, self._lines = self._lines, None
-        if self._path != STANDARD_INPUT or self._once:
+        if self._path != DASH or self._once:
             return lines or read_lines(self._path)
         if self._copy is None:
             self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object lives

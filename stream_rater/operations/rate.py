@@ -25,7 +25,7 @@ from stream_rater.places import is_data_file
 from stream_rater.rating import seasons, stages
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import EditedLog, Verdicts, batches_of, records_of
-from stream_rater.replay.files import STANDARD_INPUT
+from stream_rater.replay.files import DASH
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
@@ -175,7 +175,7 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
         raise BadConfiguration(f"{path}: no table: its name must end in {', '.join(SUFFIXES)}")
     if is_table(out):
         raise BadConfiguration(f"{out}: it would have JSON lines: end its name in .jsonl")
-    if out != STANDARD_INPUT:
+    if out != DASH:
         input_file.check_writable(out, path)
     file = input_file.RoundsFile(path, None, reading)
     with input_file.file_failures():
@@ -185,7 +185,7 @@ def convert(path: Path, out: Path, reading: Reading) -> None:
             mistakes.add_all(batch)
             refused.update(record.offset for record, _ in batch.rejected)
         lines = (line for i, line in enumerate(table.lines()) if i not in refused)
-        with input_file.output(None if out == STANDARD_INPUT else out) as target:
+        with input_file.output(None if out == DASH else out) as target:
             if out.name.endswith(".gz"):
                 with gzip.GzipFile(fileobj=target, mode="wb", mtime=0) as packed:
                     packed.writelines(lines)

@@ -32,7 +32,7 @@ from stream_rater.rating import record, seasons
 from stream_rater.rating.model import Table
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
-from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
+from stream_rater.replay.files import DASH, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records, validation
 from stream_rater.rounds.correction_records import decode_seed
 from stream_rater.runtime import progress
@@ -180,10 +180,10 @@ def now() -> str:
 def write(plan: Plan, out: Path, *inputs: Path | None) -> str:
     """Write the seeds to a file of JSON lines; `-` is standard output. `inputs`: the files that
     they come from. Returns a line about them. Raises BadConfiguration or Failed."""
-    if out != STANDARD_INPUT:
+    if out != DASH:
         check_writable(out, *inputs)
     count = 0
-    with file_failures(), output(None if out == STANDARD_INPUT else out) as target:
+    with file_failures(), output(None if out == DASH else out) as target:
         for message in plan.messages():
             target.write(message.value + b"\n")
             count += 1

@@ -30,13 +30,13 @@ BUFFER = 1 << 18
 GZIP = 16 + zlib.MAX_WBITS  # The zlib option for data with gzip's header and checksum.
 GZIP_MAGIC = b"\x1f\x8b"  # The first bytes of a gzip file.
 SMALLEST_GZIP = 20  # The size in bytes of a gzip file without content.
-STANDARD_INPUT = Path("-")
+DASH = Path("-")
 SHOWN_CHARACTERS = 40  # The most characters that an error shows of a line that is no JSON object.
 
 
 def name_of(path: Path) -> str:
     """The name of a file in messages."""
-    return "standard input" if path == STANDARD_INPUT else str(path)
+    return "standard input" if path == DASH else str(path)
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -123,7 +123,7 @@ def _text(path: Path) -> Iterator[bytes]:
 
 def _opened(path: Path) -> io.FileIO:
     """Open a file without a buffer, so that a line of a pipe can be read once it is written."""
-    is_piped = path == STANDARD_INPUT
+    is_piped = path == DASH
     return io.FileIO(sys.stdin.fileno() if is_piped else path, closefd=not is_piped)
 
 

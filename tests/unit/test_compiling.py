@@ -137,7 +137,7 @@ def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
 def season(stream: io.StringIO, seconds: int) -> list[str]:
     """The printed progress while kernels are compiled, one a second for so many seconds."""
     now = iter(range(seconds + 1))
-    progress = compiling.CompileProgress(stream, lambda: float(next(now)))
+    progress = compiling.CompileProgress(stream, lambda: float(next(now)), total=12)
     for number in range(seconds):
         progress.compiling("stage", number + 1)
         progress.compiled("stage")
@@ -148,12 +148,12 @@ def test_progress_is_reported_now_and_then() -> None:
     """In lines, but on a terminal in one, which vanishes at the end. What is quick is silent."""
     assert season(io.StringIO(), 2) == []
     assert season(io.StringIO(), 14) == [
-        "compiling kernel 3, once for each release: stage (2 s so far)",
+        "compiling kernel 3 of 12, once for each release: stage (2 s so far)",
         "compiling kernel 13, once for each release: stage (12 s so far)",
     ]
     season(terminal := Terminal(), 9)
     text = terminal.getvalue()
-    assert "compiling kernel 9, once" in text and "\n" not in text
+    assert "compiling kernel 9 of 12, once" in text and "\n" not in text
     assert text.endswith("\r\x1b[2K")
 
 

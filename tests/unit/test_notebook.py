@@ -348,6 +348,17 @@ def test_a_file_of_several_ladders_needs_a_choice(write: Write) -> None:
     assert ratings_of(arena) == [each for each in rated(path) if each["ladder"] == "arena"]
 
 
+def test_a_ladder_that_no_round_of_a_file_has(write: Write) -> None:
+    """The ladders of the file are named. Nothing was changed, also after a file of no ladder."""
+    path, ladder = write("duel.jsonl", duels(3)), Ladder()
+    assert ladder.rate_file(write("junk.jsonl", [{"a": 1}])).refused == 1
+    with pytest.raises(OtherLadder, match=r"duel.jsonl: no round of ladder 'dual': its .* 'duel'"):
+        ladder.rate_file(path, ladder="dual")
+    assert (len(ladder), ladder.name) == (0, "notebook")
+    assert ladder.rate_file(path).rounds == 3
+    assert ratings_of(ladder) == rated(path)
+
+
 def test_a_ladder_stays_one(write: Write) -> None:
     """Once a file has named it, no file of another one is rated."""
     ladder = Ladder()

@@ -185,7 +185,9 @@ def test_whatever_a_page_names_is_there() -> None:
     assert [*faults_of(ALL, wrong_names), *faults_of(ALL, wrong_blocks)] == []
     site = (ROOT / "deploy" / "tools" / "zensical.toml").read_text()
     reported = re.findall(r'" = "([\w/-]+\.md)" },$', site, re.M)
-    assert sorted(reported) == [str(page.relative_to(DOCS)) for page in pages.pages()], "the site"
+    beside = "contributing.md"
+    named = [beside, *(str(page.relative_to(DOCS)) for page in pages.pages())]
+    assert sorted(reported) == sorted(named), "the site"
 
 
 def wrong_blocks(page: Path, text: str) -> Iterator[str]:

@@ -31,6 +31,10 @@ BUILD: Final = ROOT / "build"
 PAGES: Final = BUILD / "pages"
 FULL: Final = "benchmarks-full.md"
 SCRIPT: Final = "assets/mermaid.min.js"
+BESIDE: Final = (
+    (ROOT / "CONTRIBUTING.md", "contributing.md"),
+    (CONFIGURATION.with_suffix(".css"), "assets/zensical.css"),
+)
 MERMAID_VERSION: Final = "11.12.2"
 MERMAID_SHA256: Final = "d0830a6c05546e9edb8fe20a8f545f3e0dc7c4c3134d584bad9c13a99d7a71e0"
 MERMAID: Final = SERVERS / f"mermaid-{MERMAID_VERSION}.min.js"
@@ -74,13 +78,16 @@ def copy_pages() -> None:
     script = [(MERMAID, SCRIPT)] if MERMAID.exists() else []
     full = [(BUILD / FULL, FULL)] if (BUILD / FULL).exists() else []
     every = [(path, str(path.relative_to(DOCS))) for path in DOCS.rglob("*") if path.is_file()]
-    for path, name in (*every, *script, *full):
+    for path, name in (*every, *script, *full, *BESIDE):
         copy = PAGES / name
         if not copy.exists() or copy.stat().st_mtime < path.stat().st_mtime:
             copy.parent.mkdir(parents=True, exist_ok=True)
             if name == "reference/python.md":
                 whole = python_api.written(path.read_text(encoding="utf-8"), whole=True)
                 copy.write_text(whole, encoding="utf-8")
+            elif path.suffix == ".md" and DOCS not in path.parents:
+                text = path.read_text(encoding="utf-8")
+                copy.write_text(text.replace("](docs/", "]("), encoding="utf-8")
             else:
                 shutil.copyfile(path, copy)
 

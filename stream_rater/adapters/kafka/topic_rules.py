@@ -70,35 +70,35 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     that has a rule is named, because a broker's defaults may differ. The one exception is UNCLEAN:
     Kafka's default is right, and some services let nobody name it."""
     compacted = {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK, TOMBSTONES: WEEK_MS}
-    rejections = _deleted(str(30 * DAY_MS)) | {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
+    rejections = _kept_for(str(30 * DAY_MS)) | {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
     settings_by_topic = {
-        events.ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER)),
-        events.PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS))),
+        events.ROUND_COMPLETED: (settings.partitions, _kept_for(FOR_EVER)),
+        events.PERFORMANCE_ESTIMATED: (settings.shards, _kept_for(str(7 * DAY_MS))),
         events.RATING_CHANGED: (settings.shards, compacted),
         events.ROUND_REJECTED: (1, rejections),
-        events.LADDERS_NOTED: (1, _deleted(FOR_EVER)),
+        events.LADDERS_NOTED: (1, _kept_for(FOR_EVER)),
     }
     return {
-        settings.topic_prefix + topic: (count, _completed(settings, configuration))
+        settings.topic_prefix + topic: (count, _with_sizes(settings, configuration))
         for topic, (count, configuration) in settings_by_topic.items()
     }
 
 
 def season_topic_settings(settings: Settings) -> tuple[int, dict[str, str]]:
     """The partitions and the configuration of the topic that `season-standings` creates."""
-    return settings.partitions, _completed(settings, _deleted(FOR_EVER))
+    return settings.partitions, _with_sizes(settings, _kept_for(FOR_EVER))
 
 
-def _completed(settings: Settings, configuration: Mapping[str, str]) -> dict[str, str]:
+def _with_sizes(settings: Settings, configuration: Mapping[str, str]) -> dict[str, str]:
     """A configuration with the in-sync replicas, and with a size of messages if it has none."""
     in_sync = {MIN_INSYNC: "2"} if settings.replication >= MANY_COPIES else {}
     return {LARGEST: str(MESSAGE_BYTES), **configuration, **in_sync}
 
 
-def _deleted(after_ms: str) -> dict[str, str]:
+def _kept_for(time_ms: str) -> dict[str, str]:
     """The configuration of a topic whose records are deleted by age, by the broker's clock."""
     return {
-        POLICY: DELETE, RETENTION_MS: after_ms, RETENTION_BYTES: FOR_EVER,
+        POLICY: DELETE, RETENTION_MS: time_ms, RETENTION_BYTES: FOR_EVER,
         TIMESTAMPS: BROKERS_CLOCK,
     }  # fmt: skip
 
@@ -254,7 +254,7 @@ def _unequal(settings: Settings, found: Mapping[str, TopicDescription]) -> Itera
 
 def _sizes(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
     """Messages about message sizes: every record that round-completed accepts must be readable, and
-    every message that a worker may have to write must fit into its topic (`contract.sizes`)."""
+    every message that a worker may have to write must fit into its topic."""
     rounds, parts, changed, rejected, ladder_events = (
         settings.topic_prefix + topic for topic in NAMES
     )

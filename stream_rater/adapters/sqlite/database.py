@@ -365,6 +365,6 @@ def warnings_of(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Mappi
         return {}
     name = ".".join(map(str, version))
     return {
-        "wal-reset": f"SQLite {name} may damage a file if two connections write to it at once: "
-        "let no other program write to the data file while this process runs"
+        "wal-reset": "let no other program write to the data file while this process runs: SQLite "
+        f"{name} may damage a file if two write at once"
     }

@@ -177,6 +177,8 @@ class Hold:
         """Take them, and create the file if there is none. Raises Unusable or OSError."""
         check_name(path)
         self._name = real(path, ".lock")
+        if not self._name.parent.is_dir():
+            raise Unusable(f"{path}: no folder {self._name.parent}")
         with ExitStack() as undo:
             self._name.touch()
             self.text = undo.enter_context(self._name.open("r+", encoding="utf-8"))
