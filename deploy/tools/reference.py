@@ -38,7 +38,7 @@ from stream_rater.contract.season_ended import Standing
 from stream_rater.contract.seeds import SEEDS, RatingGiven, SeededPlayer
 from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
-from stream_rater.runtime.metrics import Metrics
+from stream_rater.runtime.metrics import EventLatency, Metrics
 from stream_rater.runtime.observer import Lag
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.openapi import document
@@ -250,9 +250,9 @@ def api_metrics() -> str:
 def declared(metrics: object) -> Iterator[tuple[str, str, str]]:
     """Name, labels and help of each metric, in the order of their declaration."""
     for metric in vars(metrics).values():
-        if isinstance(metric, MetricWrapperBase):
+        if isinstance(metric, MetricWrapperBase | EventLatency):
             (family,) = metric.collect()
-            labels = "version, kernel" if family.type == "info" else ", ".join(metric._labelnames)
+            labels = "version, kernel" if family.type == "info" else ", ".join(getattr(metric, "_labelnames", ()))
             yield family.name + SUFFIXES.get(family.type, ""), labels, family.documentation
 
 

@@ -25,6 +25,14 @@ class Traced(NamedTuple):
     offset: int
 
 
+class Published(NamedTuple):
+    """Events of rounds that were committed, all of one part."""
+
+    arrived_s: float  # When the first round of the part's wave arrived in the log, Unix seconds.
+    events: int
+    trace_id: str = ""  # The trace of one of the rounds; empty if none was looked for, or found.
+
+
 def no_spans(_: Iterable[Traced]) -> AbstractContextManager[object]:
     """A context that records no spans."""
     return nullcontext()
@@ -84,6 +92,9 @@ class Observer:
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
         their rows, and only the events were missing."""
+
+    def rounds_published(self, parts: Sequence[Published]) -> None:
+        """Events of these parts were committed, unless the times of arrival are unknown."""
 
     def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
         """A correction of this ladder, at this partition and offset, is being applied. `progress`

@@ -4,9 +4,11 @@ that appears with its first event hides that event from `rate`."""
 
 import ssl
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,16 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from stream_rater.contract.errors import REJECTIONS
 
 FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
+EVENTS_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
+"""The chart's `prometheusRule.objective.seconds` is one of these."""
 ENCODINGS = ("listpack", "hashtable")  # Redis encodings; a hashtable takes twice the memory.
 
 
@@ -39,6 +46,34 @@ class RegisteredMetrics:
         self._counter: Callable[..., Counter] = partial(Counter, **common)
         self._gauge: Callable[..., Gauge] = partial(Gauge, **common)
         self._histogram: Callable[..., Histogram] = partial(Histogram, **common, buckets=FAST_S)
+
+
+class EventLatency(Collector):
+    """A histogram whose values count several times, which `prometheus_client.Histogram` cannot do:
+    an event each. One thread observes."""
+
+    def __init__(self) -> None:
+        self._counts, self._sum_s = [0] * (len(EVENTS_S) + 1), 0.0
+        self._exemplars: list[Exemplar | None] = [None] * len(self._counts)
+
+    def observe(self, waited_s: float, events: int, trace_id: str = "") -> None:
+        """So many events were committed, this long after their round had arrived."""
+        bucket = bisect_left(EVENTS_S, waited_s)
+        self._counts[bucket] += events
+        self._sum_s += events * waited_s
+        if trace_id:
+            self._exemplars[bucket] = Exemplar({"trace_id": trace_id}, waited_s, time.time())
+
+    def collect(self) -> Iterable[Metric]:
+        bounds, counts = (*map(str, EVENTS_S), "+Inf"), accumulate(self._counts)
+        family = HistogramMetricFamily(
+            "stream_rater_event_latency_seconds",
+            "Time from the arrival of a round's record in Kafka until its rating-changed events are "
+            "committed, for each event. All rounds of a wave count as the one that waited longest. "
+            "Events of corrections and seeds do not count. Buckets have trace ids as exemplars.",
+        )  # fmt: skip
+        family.add_metric([], [*zip(bounds, counts, self._exemplars, strict=True)], self._sum_s)
+        return [family]
 
 
 class Metrics(RegisteredMetrics):
@@ -112,6 +147,8 @@ class Metrics(RegisteredMetrics):
             "each poll: a round until its parts are in the log (estimator), a part until its "
             "events are committed (updater).", ["role"], buckets=WAITS_S,
         )  # fmt: skip
+        self.event_latency = EventLatency()
+        self.registry.register(self.event_latency)
         self.seconds = self._histogram(
             "stage_seconds", "Duration of each effect. Poll includes waiting for records.",
             ["role", "stage"],

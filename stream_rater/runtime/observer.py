@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from stream_rater.contract.errors import CAUSES, Denied, Trouble
 from stream_rater.contract.record import Record, trace_of
-from stream_rater.pipeline.observer import Observer, Traced, no_spans
+from stream_rater.pipeline.observer import Observer, Published, Traced, no_spans
 from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.metrics import Metrics
@@ -233,6 +233,12 @@ class ServiceObserver(Observer):
 
     def events_published(self, events: int, *, settled: bool) -> None:
         self._metrics.events.labels("settled" if settled else "published").inc(events)
+
+    def rounds_published(self, parts: Sequence[Published]) -> None:
+        now_s = time.time()
+        for each in parts:
+            waited_s = max(0.0, now_s - each.arrived_s)
+            self._metrics.event_latency.observe(waited_s, each.events, each.trace_id)
 
     def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
         self.corrections.progressed(ladder, partition, offset, progress)

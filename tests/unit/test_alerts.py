@@ -5,7 +5,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,19 @@ def of(instance: str, **labels: str) -> str:
     """The labels of a scraped series."""
     reported = JOB | {"instance": instance} | labels
     return "{" + ", ".join(f'{name}="{value}"' for name, value in reported.items()) + "}"
+
+
+def events(job: str, *phases: tuple[int, int | None]) -> dict[str, str]:
+    """The latency of a job: for so many minutes, so many of 1,000 events a minute are late; None:
+    there are no events."""
+    late = [each for minutes, of_each in phases for each in [of_each] * minutes]
+    timed = accumulate(0 if each is None else 1000 for each in late)
+    in_time = accumulate(0 if each is None else 1000 - each for each in late)
+    metric = "stream_rater_event_latency_seconds"
+    return {
+        f'{metric}_count{{job="{job}", instance="a"}}': " ".join(map(str, timed)),
+        f'{metric}_bucket{{job="{job}", instance="a", le="1.0"}}': " ".join(map(str, in_time)),
+    }
 
 
 P0 = {"topic": "round-completed", "partition": "0"}  # Of a partition.
@@ -131,10 +144,15 @@ CASES = {
         "stream_rater_lag_records" + of("a", **P0): "0+3000x30",
         "stream_rater_lag_records" + of("a", topic="t", partition="0"): "90000-3000x30",
     }, labels=[JOB | {"topic": "round-completed"}]),
-    "StreamRaterSlow": Case(not_yet=9, fires=13, labels=[JOB | {"role": "updater"}], series={
-        "stream_rater_latency_seconds_bucket" + of("a", role=role, le=le): f"0+{count}x30"
-        for role, counts in {"updater": (970, 980, 1000), "estimator": (995, 998, 1000)}.items()
-        for le, count in zip(("1", "2", "+Inf"), counts, strict=True)
+    "StreamRaterSlow": Case(not_yet=400, fires=415, labels=[{"job": "fast"}, {"job": "slow"}], series={
+        **events("healthy", (500, 5)),
+        **events("fast", (400, 0), (100, 1000)),
+        **events("slow", (220, 0), (280, 120)),
+        **events("short", (395, 0), (6, 1000), (100, 0)),
+        **events("over", (375, 0), (15, 1000), (100, 0)),
+        **events("over slowly", (155, 0), (220, 120), (100, 0)),
+        **events("idle", (500, None)),
+        **events("stalled", (400, 0), (100, None)),  # StreamRaterNothingRated sees it
     }),
     "StreamRaterRejecting": Case(not_yet=9, fires=13, labels=[JOB], series={
         "stream_rater_rounds_total" + of("a", outcome="rejected"): "0+60x30",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
+from prometheus_client.openmetrics.exposition import generate_latest
 
 from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.contract.record import Headers, Record
@@ -191,6 +192,27 @@ def test_no_more_are_followed_than_so_many() -> None:
     rig.waits.finished({0: 3})
     assert rig.ahead == [0.0, 2.5, 0.0]
     assert rig.waited == [0.0, 1.0]
+
+
+def test_latency_is_of_the_whole_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event counts, from its round's arrival on. Its bucket has the last trace."""
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    metrics = Metrics()
+    engine = EmbeddedEngine(updating=ServiceObserver(metrics, "updater", log.logger("updater")))
+    traced = [("traceparent", f"00-{7:032x}-{7:016x}-01".encode())]
+    for number, (waited_s, headers) in enumerate([(0.75, traced), (4.0, []), (-9.0, [])]):
+        value = as_json(round_id=f"r{number}", completed_at=day(number))
+        engine.log.submit(0, value, headers, received_s=2e9 - waited_s)
+        engine.settle()
+    page = generate_latest(metrics.registry).decode()
+    found = [line for line in page.splitlines() if line.startswith("stream_rater_event_latency")]
+    for end, text in (
+        ('bucket{le="0.02"}', "2.0"), ('bucket{le="0.7"}', "2.0"),
+        ('bucket{le="1.0"}', f'4.0 # {{trace_id="{7:032x}"}} 0.75 2000000000.0'),
+        ('bucket{le="2.0"}', "4.0"), ('bucket{le="5.0"}', "6.0"), ('bucket{le="+Inf"}', "6.0"),
+        ("count", "6.0"), ("sum", "9.5"),
+    ):  # fmt: skip
+        assert f"stream_rater_event_latency_seconds_{end} {text}" in found
 
 
 ROUNDS = 20

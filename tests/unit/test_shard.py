@@ -1,13 +1,15 @@
 """A shard's parts: where reading begins, what a batch holds, and what stops it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, Trace
+from stream_rater.pipeline.observer import Published
 from stream_rater.pipeline.parts.schema import NotAPart, Part, mark
 from stream_rater.pipeline.ports import Position
-from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
+from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch, published
 from tests.builders.cases import cases
 from tests.builders.machines import NOWHERE, names, part, record
 
@@ -122,3 +124,20 @@ def test_foreign_message(message: bytes | None) -> None:
     shard.read(record(2, part((102, "cd"))))
     assert not shard.barrier
     assert cut(shard) == (3, "abcd")
+
+
+TRACE = Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+
+
+@cases("repeated", [0, 1, 2, 3, 6])
+def test_events_count_from_their_rounds_arrival(repeated: int) -> None:
+    """Rows that were applied before are those of the first parts. Other records and parts of older
+    releases have no arrival. The first part brings its trace."""
+    shard = Shard.at(NOWHERE, 0, 1)
+    for offset, (players, arrived_s) in enumerate([("ab", 3.25), ("cde", 7.5), ("f", 0.0)]):
+        own = part((100 + offset, players))
+        shard.read(record(offset, replace(own, arrived_s=arrived_s, trace=[TRACE])))
+    first, second = max(0, 2 - repeated), min(3, max(0, 5 - repeated))
+    expected = [Published(3.25, first, TRACE.id), Published(7.5, second)]
+    found = [*published(shard.cut(9), 6 - repeated)]
+    assert found == [each for each in expected if each.events]

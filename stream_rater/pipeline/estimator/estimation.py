@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 from stream_rater.columns import player_map
-from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
@@ -69,6 +69,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
     rounds: RoundBatch
     partitions: Ints  # (R,) the partition that each round was read from.
     offsets: Ints  # (R,) the offset that each round was read at.
+    arrived_s: Floats  # (R,) when the log received each round, Unix seconds.
     traces: Sequence[Trace | None]  # (R,) the trace context of each round.
     fingerprints: Fingerprints  # (P,) the fingerprints of the players.
     tickets: Ints  # (R,) each round's ticket in the backlog, once it has one.
@@ -121,6 +122,7 @@ def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -
         rounds,
         np.array([each.partition for each in records], np.int64),
         np.array([each.offset for each in records], np.int64),
+        np.array([each.received_s for each in records]),
         [trace_of(each.headers) for each in records],
         player_map.fingerprints(rounds.names, ladders, rounds.sizes, shards),
         np.full(len(rounds), player_map.NOTHING),
@@ -128,7 +130,7 @@ def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -
 
 
 NO_ROUNDS = PendingRounds(
-    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, [], np.empty(0, np.uint64), _NONE
+    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, np.empty(0), [], np.empty(0, np.uint64), _NONE
 )
 PendingRounds.empty = NO_ROUNDS
 
@@ -246,6 +248,7 @@ def estimate(
         evidence=evidence,
         names=pending.rounds.names,
         shards=shards,
+        arrived_s=float(pending.arrived_s.min()),
     )
 
 

@@ -129,6 +129,7 @@ class PartView:
     its own."""
     threshold: float = 0.0  # As in Head.
     epoch: bytes | None = None  # As in Head.
+    arrived_s: float = 0.0  # As in Head.
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -200,7 +201,7 @@ def _read(
         else:
             views.append(PartView(
                 decoded, first_round, last_round, first, last, shards, home, head.cause,
-                head.threshold, head.epoch,
+                head.threshold, head.epoch, head.arrived_s,
             ))  # fmt: skip
             all_rules.append(head.rules)
         first_round, first = last_round, last

@@ -111,6 +111,9 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     at once."""
     epoch: bytes | None = None
     """The epoch of the store whose beliefs the estimator had read in this shard; None: unknown."""
+    arrived_s: float = 0.0
+    """When the first of the wave's rounds arrived in the log, Unix seconds; 0: unknown, or not of
+    rounds. Older releases ignore it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class Part:
     """(n,) the encoded beliefs that a correction gives to the players; None for other records.
     Their `last` and `previous_` fields have no meaning."""
     epoch: bytes | None = None  # As in Head.
+    arrived_s: float = 0.0  # As in Head.
 
     @classmethod
     def of_correction(
@@ -228,7 +232,7 @@ def encode(part: Part) -> bytes:
 def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
     """Encode these rows as several messages, each up to the next of the cuts, with the records that
     its rows need. Rows of a record must be adjacent."""
-    head = _encode(Head(tuple(part.rules), part.cause, part.threshold, part.epoch))
+    head = _encode(Head(tuple(part.rules), part.cause, part.threshold, part.epoch, part.arrived_s))
     opening = BEGINS + bytes((BIN,)) + len(head).to_bytes(SIZES, "big") + head + bytes((BIN,))
     count, numbers = len(part.offset), np.array((part.offset, part.rule, part.time))
     texts = StringColumn.of([*part.round_id, *part.ladder, *part.completed_at])

@@ -21,7 +21,7 @@ from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, Player
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
-from stream_rater.pipeline.observer import Traced
+from stream_rater.pipeline.observer import Published, Traced
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.ports import VANISHED, Position, StoredShard
@@ -346,6 +346,18 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
         batch[number] = parts
         rows += count
     return [*batches, *([ShardBatch(batch)] if batch else ()), *alone]
+
+
+def published(parts: Sequence[QueuedPart], events: int) -> Iterator[Published]:
+    """What is known of parts of a shard, which have so many events. Rows without an event were
+    applied before: they are those of the first parts. Only the first part is looked at for a trace,
+    because it has waited longest."""
+    repeated = sum(map(len, parts)) - events
+    for each in parts:
+        count, repeated = max(0, len(each) - repeated), max(0, repeated - len(each))
+        if count and each.part.arrived_s > 0.0:
+            trace = next(each.part.traced(), None) if each is parts[0] else None
+            yield Published(each.part.arrived_s, count, trace[0].id if trace else "")
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:

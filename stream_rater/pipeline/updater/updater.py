@@ -65,7 +65,15 @@ from stream_rater.pipeline.updater.changes import (
 )
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.record_cache import RecordCache
-from stream_rater.pipeline.updater.shard import Shard, ShardBatch, last_calls, next_batches, traced
+from stream_rater.pipeline.updater.shard import (
+    QueuedPart,
+    Shard,
+    ShardBatch,
+    last_calls,
+    next_batches,
+    published,
+    traced,
+)
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0  # The interval at which the `applied` of open shards is checked, in seconds.
@@ -242,7 +250,8 @@ class Updater:
         stored = yield from ports.ask(ports.ReadBeliefs(players))
         events = {s: self._build_events_again(s, call, stored[s]) for s, call in calls.items()}
         events_again = {shard: each for shard, each in events.items() if each is not None}
-        yield from self._publish(events_again, settled=True)
+        parts = {shard: call.parts[shard] for shard, call in calls.items()}
+        yield from self._publish(events_again, parts, settled=True)
 
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: ports.StoredShard
@@ -279,7 +288,7 @@ class Updater:
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
         self._remember(changes)
-        yield from self._conclude(changes)
+        yield from self._conclude(changes, {s: p for each in batches for s, p in each.parts.items()})
 
     def _records(self, batches: Sequence[ShardBatch]) -> ports.Step[dict[int, ports.StoredShard]]:
         """The records of the players of these batches, by shard: from the cache where possible,
@@ -350,7 +359,9 @@ class Updater:
         alone = (self._compute(batch.take([number]), stored) for number in batch.parts)
         return {number: change for each in alone for number, change in each.items()}
 
-    def _conclude(self, changes: Mapping[int, Change]) -> ports.Step[None]:
+    def _conclude(
+        self, changes: Mapping[int, Change], parts: Mapping[int, Sequence[QueuedPart]]
+    ) -> ports.Step[None]:
         publish = {}
         for number, change in changes.items():
             shard = self._shards[number]
@@ -361,7 +372,7 @@ class Updater:
                 publish[number] = change.events
             elif not shard.is_refilling:
                 self._observer.shard_refilled(number, shard.applied)
-        yield from self._publish(publish, settled=False)
+        yield from self._publish(publish, parts, settled=False)
 
     def _report(self, number: int, change: Change, *, refilled: bool) -> None:
         end, idle = change.position.applied, change.without_effect
@@ -372,7 +383,10 @@ class Updater:
 
     # --- step 14 ---
 
-    def _publish(self, events: Mapping[int, Events], *, settled: bool) -> ports.Step[None]:
+    def _publish(
+        self, events: Mapping[int, Events], parts: Mapping[int, Sequence[QueuedPart]], *,
+        settled: bool,
+    ) -> ports.Step[None]:  # fmt: skip
         """Publish the events of these shards, and commit their `applied` offsets."""
 
         def publication() -> ports.Publish | None:
@@ -381,13 +395,16 @@ class Updater:
             return ports.Publish(Events.combined(ours), offsets) if offsets else None
 
         poll = partial(self._poll, ports.REGROUPING_S, no_fetch=True)
-        published = yield from ports.commit_through_regrouping(publication, poll)
-        if published is None:
+        done = yield from ports.commit_through_regrouping(publication, poll)
+        if done is None:
             return
-        for shard, offset in published.offsets.items():
+        for shard, offset in done.offsets.items():
             self._shards[shard].committed = offset
-        self._observer.events_published(len(published.events), settled=settled)
-        self._observer.positions(published.offsets)
+        self._observer.events_published(len(done.events), settled=settled)
+        self._observer.rounds_published(
+            [each for s in done.offsets for each in published(parts[s], len(events[s]))]
+        )
+        self._observer.positions(done.offsets)
 
     # --- step 8, when idle ---
 
