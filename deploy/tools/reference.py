@@ -252,7 +252,8 @@ def declared(metrics: object) -> Iterator[tuple[str, str, str]]:
     for metric in vars(metrics).values():
         if isinstance(metric, MetricWrapperBase | EventLatency):
             (family,) = metric.collect()
-            labels = "version, kernel" if family.type == "info" else ", ".join(getattr(metric, "_labelnames", ()))
+            names = getattr(metric, "_labelnames", ())
+            labels = "version, kernel" if family.type == "info" else ", ".join(names)
             yield family.name + SUFFIXES.get(family.type, ""), labels, family.documentation
 
 

@@ -68,11 +68,12 @@ class EventLatency(Collector):
         bounds, counts = (*map(str, EVENTS_S), "+Inf"), accumulate(self._counts)
         family = HistogramMetricFamily(
             "stream_rater_event_latency_seconds",
-            "Time from the arrival of a round's record in Kafka until its rating-changed events are "
-            "committed, for each event. All rounds of a wave count as the one that waited longest. "
-            "Events of corrections and seeds do not count. Buckets have trace ids as exemplars.",
+            "Time from the arrival of a round's record in Kafka until its rating-changed events "
+            "are committed, for each event. All rounds of a wave count as the one that waited "
+            "longest. Events of corrections and seeds do not count. Buckets have traces.",
         )  # fmt: skip
-        family.add_metric([], [*zip(bounds, counts, self._exemplars, strict=True)], self._sum_s)
+        buckets: Any = [*zip(bounds, counts, self._exemplars, strict=True)]
+        family.add_metric([], buckets, self._sum_s)
         return [family]
 
 
@@ -183,6 +184,11 @@ class Metrics(RegisteredMetrics):
             "unattended",
             "Partitions of round-completed (estimator) or shards (updater) that this worker does "
             "not own, in which records have come and none was finished since.", ["role"],
+        )  # fmt: skip
+        self.oldest = self._gauge(
+            "oldest_waiting_seconds",
+            "For how long the oldest round (estimator) or part (updater) of any partition has been "
+            "seen to wait, whoever owns it. 0 if at most one record waits.", ["role"],
         )  # fmt: skip
         self.log_ends = self._gauge(
             "log_end_offset",

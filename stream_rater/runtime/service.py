@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +30,7 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import http, log, metrics, selfcheck, startup
-from stream_rater.runtime.observer import Lag, ServiceObserver, spans_of
+from stream_rater.runtime.observer import MOST_FOLLOWED, Lag, ServiceObserver, spans_of
 
 STALE_S = 30.0  # A role whose last poll is longer ago than this is not healthy.
 ASK_EVERY_S = 2.0  # The interval at which Kafka and Redis are asked, whatever the roles do.
@@ -130,6 +131,8 @@ class Role:
     stalled_s: float = 0.0
     seen: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     """The committed offset of each partition, and the end that it had when this was first seen."""
+    waiting: dict[int, deque[tuple[int, float]]] = field(default_factory=dict)
+    """By partition, ends that are not committed yet, each with the time when it was first seen."""
 
     def stalled(self, slice_s: float) -> float:
         """The seconds since its last poll, without those for which the whole process was frozen.
@@ -153,6 +156,20 @@ class Role:
                 self.seen[p] = committed[p], end
             count += p not in mine and end > self.seen[p][1]
         return count
+
+    def oldest_s(self, committed: Mapping[int, int | None], now_s: float) -> float:
+        """For how many seconds the oldest record of any partition has been seen to wait. A single
+        record does not count: it may be the marker of a producer's transaction."""
+        oldest_s = now_s
+        for p, end in self.driver.input.log_ends.items():
+            seen, done = self.waiting.setdefault(p, deque()), committed[p] or 0
+            while seen and (seen[0][0] <= done or end <= done + 1):
+                seen.popleft()
+            if end > done + 1:
+                if len(seen) < MOST_FOLLOWED and (not seen or seen[-1][0] < end):
+                    seen.append((end, now_s))
+                oldest_s = min(oldest_s, seen[0][1])
+        return now_s - oldest_s
 
     def drive(self, on_end: Callable[["Role"], None]) -> None:
         """Perform effects until the role must stop or fails. Then call `on_end`, and leave."""
@@ -315,6 +332,8 @@ class Service:
             input_ = role.driver.input
             committed = self._admin.committed(input_.group, input_.topic, len(input_.log_ends))
             self.metrics.unattended.labels(role.name).set(role.unattended(committed))
+            oldest_s = role.oldest_s(committed, time.monotonic())
+            self.metrics.oldest.labels(role.name).set(oldest_s)
 
     def _wait_for(self, threads: Sequence[threading.Thread]) -> list[str]:
         """Wait until all threads have ended. Waits in slices, so that signals are handled, and logs

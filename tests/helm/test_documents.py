@@ -13,6 +13,7 @@ import yaml
 from local.go_tools import TOOLS, GoTool, is_of
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
+from stream_rater.runtime.metrics import EVENTS_S
 from tests.helm.__main__ import GOLDEN_CASES
 from tests.helm.chart import CHART, GOLDEN, documentation, helm, of_kind, rendered, require_helm
 
@@ -75,6 +76,25 @@ def test_alerts_lead_to_the_runbook_that_is_named() -> None:
     assert alerts
     for rule in alerts:
         assert rule["annotations"]["runbook_url"] == f"{url}#{rule['alert'].lower()}"
+    of_map = of_kind("ConfigMap", "observed", f"prometheusRule.runbookUrl={url}")
+    (shown,) = [each["data"] for each in of_map if "stream-rater.json" in each["data"]]
+    linked = re.findall(r'"url": "([^#"]*)#', shown["stream-rater.json"])
+    assert set(linked) == {url}
+
+
+def test_the_objective_is_a_value() -> None:
+    """Its numbers stand once in the rules. Its seconds are a bucket's."""
+    given = "prometheusRule.objective.seconds=2", "prometheusRule.objective.percent=95"
+    for values, texts in (
+        ((), ('le="1.0"', "(1 - 99 / 100)")),
+        (given, ('le="2.0"', "(1 - 95 / 100)")),
+    ):
+        (made,) = of_kind("PrometheusRule", "observed", *values)
+        rules = [rule["expr"] for group in made["spec"]["groups"] for rule in group["rules"]]
+        (changed,) = [each for each in rules if "event_latency_seconds_bucket" in each]
+        assert all(text in changed for text in texts)
+    objective = SCHEMA["properties"]["prometheusRule"]["properties"]["objective"]["properties"]
+    assert set(objective["seconds"]["enum"]) <= set(EVENTS_S)
 
 
 def test_renders_are_as_they_were_read() -> None:

@@ -50,6 +50,12 @@ def of(instance: str, **labels: str) -> str:
     return "{" + ", ".join(f'{name}="{value}"' for name, value in reported.items()) + "}"
 
 
+def away(instance: str, until: int = 40, **labels: str) -> dict[str, str]:
+    """Redis is away, and another alert says so."""
+    name = "stream_rater_dependency_up" + of(instance, dependency="redis", **labels)
+    return {name: f"0x{until} 1x20"}
+
+
 def events(job: str, *phases: tuple[int, int | None]) -> dict[str, str]:
     """The latency of a job: for so many minutes, so many of 1,000 events a minute are late; None:
     there are no events."""
@@ -74,6 +80,7 @@ CASES = {
     "StreamRaterRoleAbsent": Case(not_yet=4, fires=6, labels=[JOB | {"role": "estimator"}], series={
         "up" + of("a"): "1x20",
         "stream_rater_owned" + of("a", role="updater"): "0x20",
+        'up{job="stream-rater-down", instance="a"}': "0x20",
         "up" + of("b", job="other/stream-rater"): "1x20",  # a release that has both
         "stream_rater_owned" + of("b", job="other/stream-rater", role="estimator"): "1x20",
         "stream_rater_owned" + of("b", job="other/stream-rater", role="updater"): "1x20",
@@ -85,6 +92,10 @@ CASES = {
     "StreamRaterNotReady": Case(not_yet=5, fires=7, series={
         "stream_rater_ready" + of("a"): "1 0x20",
         "stream_rater_ready" + of("b"): "0 0 0 1 0 0 0 1 0 0 0 1",  # as when it starts
+        **{"stream_rater_ready" + of(each): "0x20" for each in "cde"},
+        **away("c"),
+        "stream_rater_refused_ladders" + of("d"): "1x20",
+        "stream_rater_refused_shards" + of("e"): "1x20",
     }),
     "StreamRaterPartitionUnowned": Case(not_yet=4, fires=6, series={
         "stream_rater_unattended" + of("a", role="updater"): "1x20",
@@ -93,9 +104,8 @@ CASES = {
         "stream_rater_owned" + of("a", role="estimator"): "2x20",
         "stream_rater_partitions" + of("a", role="estimator"): "4x20",
         "stream_rater_unattended" + of("a", role="estimator"): "0 1 0 0 1 1 0 0x20",
-        # Redis is away, and so nobody finishes a record.
         "stream_rater_unattended" + of("c", job="away", role="updater"): "1x20",
-        "stream_rater_dependency_up" + of("c", job="away", dependency="redis"): "0x20",
+        **away("c", job="away"),
     }, labels=[JOB | {"role": "updater"}]),
     "StreamRaterNothingRated": Case(not_yet=6, fires=9, labels=[JOB], series={
         f'stream_rater_log_end_offset{{job="{job}", instance="a", topic="{topic}"}}': values
@@ -109,9 +119,11 @@ CASES = {
             "idle": {"round-completed": "7x40", "rating-changed": "7x40", "round-rejected": "0x40"},
             "correcting": {"round-completed": "0+50x40", "rating-changed": "0x40",
                            "round-rejected": "0x40"},
+            "away": {"round-completed": "0+50x40", "rating-changed": "0x40",
+                     "round-rejected": "0x40"},
         }.items()
         for topic, values in of_topics.items()
-    } | {
+    } | away("a", job="away") | {
         'stream_rater_correction_progress{job="correcting", instance="a", partition="0"}':
         "0+0.02x40",
     }),
@@ -134,6 +146,11 @@ CASES = {
         "stream_rater_next_offset" + of("c", **P0): "7x20",
         "stream_rater_correction_progress" + of("c", **P0): "1 0+0.04x20",
         "stream_rater_correction_progress" + of("a", **P0): "1x20",
+        **{"stream_rater_lag_records" + of(each, **P0): "5x20" for each in "def"},
+        **{"stream_rater_next_offset" + of(each, **P0): "7x20" for each in "def"},
+        **away("d"),
+        "stream_rater_refused_ladders" + of("e"): "1x20",
+        "stream_rater_refused_shards" + of("f"): "1x20",
     }),
     "StreamRaterCorrectionStuck": Case(not_yet=17, fires=20, labels=[A | P0], series={
         "stream_rater_correction_progress" + of("a", **P0): "1 0.1 0.2 0.3x30",
@@ -143,17 +160,22 @@ CASES = {
     "StreamRaterLagGrowing": Case(not_yet=7, fires=12, series={
         "stream_rater_lag_records" + of("a", **P0): "0+3000x30",
         "stream_rater_lag_records" + of("a", topic="t", partition="0"): "90000-3000x30",
+        "stream_rater_lag_records" + of("a", job="away"): "0+3000x30",
+        **away("a", job="away"),
     }, labels=[JOB | {"topic": "round-completed"}]),
-    "StreamRaterSlow": Case(not_yet=400, fires=415, labels=[{"job": "fast"}, {"job": "slow"}], series={
+    "StreamRaterSlow": Case(not_yet=400, fires=415, series={
         **events("healthy", (500, 5)),
         **events("fast", (400, 0), (100, 1000)),
         **events("slow", (220, 0), (280, 120)),
         **events("short", (395, 0), (6, 1000), (100, 0)),
         **events("over", (375, 0), (15, 1000), (100, 0)),
         **events("over slowly", (155, 0), (220, 120), (100, 0)),
+        **{name: f"_x405 {text}" for name, text in events("new", (3, 1000), (90, 0)).items()},
         **events("idle", (500, None)),
+        **events("away", (400, 0), (100, 1000)),
+        **away("a", job="away", until=408),
         **events("stalled", (400, 0), (100, None)),  # StreamRaterNothingRated sees it
-    }),
+    }, labels=[{"job": "fast"}, {"job": "slow"}]),
     "StreamRaterRejecting": Case(not_yet=9, fires=13, labels=[JOB], series={
         "stream_rater_rounds_total" + of("a", outcome="rejected"): "0+60x30",
         "stream_rater_rounds_total" + of("a", outcome="accepted"): "0+940x30",
@@ -169,6 +191,9 @@ CASES = {
         "stream_rater_assignments_total" + of("b", role="updater"): "0 0 0 5x40",  # an upgrade
         "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0+0.4x40",
         "stream_rater_restarts_total" + of("a", role="estimator", cause="redis"): "0+0.4x40",
+        "stream_rater_restarts_total" + of("a", job="away", role="updater", cause="x"): "0+3x40",
+        "stream_rater_assignments_total" + of("a", job="away", role="updater"): "0+3x40",
+        **away("a", job="away"),
     }, labels=[JOB | {"role": "updater"}, JOB | {"role": "estimator"}]),
     "StreamRaterRedisTables": Case(not_yet=29, fires=40, labels=[JOB], series={
         "stream_rater_sampled_hashes_total" + of("a", encoding="hashtable"): "0+1x120",
@@ -318,6 +343,16 @@ def test_panels_show_what_is_watched() -> None:
         assert shown[title].row == row
         for query, metric in zip(shown[title].queries, metrics, strict=True):
             assert f"stream_rater_{metric}" in query.expression
+
+
+def test_a_panel_leads_to_its_section() -> None:
+    """Each has a link to a heading of the runbook. Single numbers stand first, red or green."""
+    headings = re.findall(r"^#+ (.*)$", RUNBOOK, re.MULTILINE)
+    sections = {re.sub(r"[^a-z]+", "-", each.lower()) for each in headings}
+    for panel in panels("1m"):
+        url, _, section = panel.link.partition("#")
+        assert url == VALUES["prometheusRule"]["runbookUrl"] and section in sections, panel.title
+        assert bool(panel.colours) == (panel.row == "Now"), panel.title
 
 
 def test_panels_do_not_overlap() -> None:

@@ -269,6 +269,20 @@ def test_the_lag_rises_while_nothing_is_polled(read: bool) -> None:
             assert found == unattended
 
 
+def test_how_long_the_oldest_record_waits() -> None:
+    """Of any partition, from when its offset was first seen. One record may be a marker."""
+    nothing: Any = None
+    driver: Any = SimpleNamespace(input=SimpleNamespace(log_ends={}))
+    role = Role("estimator", driver, nothing, nothing)
+    for now_s, ends, committed, waited_s in (
+        (10.0, [5, 7], [4, None], 0.0), (20.0, [6, 7], [4, 6], 0.0), (30.0, [9, 8], [4, 6], 10.0),
+        (40.0, [9, 8], [6, 6], 10.0), (50.0, [9, 8], [9, 6], 20.0), (60.0, [9, 8], [9, 7], 0.0),
+        (70.0, [9, 9], [9, 7], 0.0),
+    ):  # fmt: skip
+        driver.input.log_ends = dict(enumerate(ends))
+        assert role.oldest_s(dict(enumerate(committed)), now_s) == waited_s, now_s
+
+
 def test_a_count_that_is_not_the_topics_is_reported() -> None:
     """Where it was set: who says nothing takes what there is."""
     topics = Topics.of(Settings())

@@ -2,6 +2,8 @@
 
 python -m watching                                  # servers of its own, for a minute and a half
 python -m watching --prometheus 127.0.0.1:9090      # what a Prometheus has seen of late
+python -m watching --drill redis-stopped            # which alert says so? into the runbook
+python -m watching --drill nothing --minutes 60     # none does
 """
 
 import argparse
@@ -28,6 +30,7 @@ from local.prometheus_node import start_prometheus
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
+from watching import drill
 from watching.ask import Prometheus, Refused, panels
 from watching.figure import draw
 
@@ -88,6 +91,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=90.0, help="how much to show")
     parser.add_argument("--per-second", type=float, default=40.0, help="rounds of the own season")
     parser.add_argument("--out", type=Path, default=FIGURE)
+    parser.add_argument("--drill", nargs="*", choices=drill.FAULTS, help="which faults; else all")
+    parser.add_argument("--minutes", type=float, default=12.0, help="how long a fault lasts")
     return parser.parse_args(arguments)
 
 
@@ -95,6 +100,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Draw the figure. Returns 0, or 1 after one line that says why it cannot be done."""
     given = parse(arguments)
     try:
+        if given.drill is not None:
+            drill.run(given.drill, given.minutes)
+            return 0
         if given.prometheus:
             show(given.prometheus, given.seconds, given.out)
         else:

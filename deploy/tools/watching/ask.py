@@ -1,6 +1,7 @@
 """Panels of the dashboard as queries, and a Prometheus to ask."""
 
 import json
+import math
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -29,6 +30,9 @@ class Panel:
     unit: str
     row: str
     queries: tuple[Query, ...]
+    link: str  # The address of its section in the runbook.
+    colours: tuple[tuple[float, str], ...]
+    """Of a single number: the colours, each with the value from which on it has it; else none."""
 
 
 class Series(NamedTuple):
@@ -54,7 +58,13 @@ def panels(rate_interval: str, job: str = ".*") -> Iterator[Panel]:
             )
             for each in panel["targets"]
         )
-        yield Panel(panel["title"], panel["fieldConfig"]["defaults"]["unit"], row, queries)
+        defaults = panel["fieldConfig"]["defaults"]
+        steps = defaults["thresholds"]["steps"] if panel["type"] == "stat" else ()
+        colours = tuple(
+            (-math.inf if s["value"] is None else s["value"], s["color"]) for s in steps
+        )
+        link = panel["links"][0]["url"]
+        yield Panel(panel["title"], defaults["unit"], row, queries, link, colours)
 
 
 class Refused(Exception):

@@ -15,6 +15,8 @@ from PIL import Image
 from watching.ask import Panel, Series
 
 PANEL_INCHES = (3.1, 2.1)
+STAT_SHARE = 0.55  # The height of a row of single numbers, as a share of others.
+COLOURS_OF = {"green": "#73bf69", "red": "#f2495c"}
 LINES_NAMED = 6
 """A panel with more lines names only the largest of them."""
 
@@ -54,14 +56,17 @@ def draw(answers: Answers, end_s: float, out: Path) -> None:
     columns = max(map(len, rows.values()))
     width, height = PANEL_INCHES
     with mpl.rc_context(STYLE):
-        figure = Figure((columns * width, len(rows) * height), layout="constrained")
-        for part, (row, shown) in zip(
-            figure.subfigures(len(rows), 1, squeeze=False).flat, rows.items(), strict=True
-        ):
+        heights = [height * (STAT_SHARE if each[0][0].colours else 1) for each in rows.values()]
+        figure = Figure((columns * width, sum(heights)), layout="constrained")
+        parts = figure.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)
+        for part, (row, shown) in zip(parts.flat, rows.items(), strict=True):
             part.suptitle(row, x=0.01, ha="left", fontweight="bold", fontsize=8)
             all_axes = part.subplots(1, columns)
             for axes, (panel, found) in zip(all_axes, shown, strict=False):
-                _draw_panel(axes, panel, found, end_s)
+                if panel.colours:
+                    _draw_number(axes, panel, _last(found[0][0].points))
+                else:
+                    _draw_panel(axes, panel, found, end_s)
             for axes in all_axes[len(shown) :]:
                 axes.set_axis_off()
         _save(figure, out)
@@ -73,6 +78,17 @@ def _save(figure: Figure, out: Path) -> None:
     figure.savefig(page, dpi=DPI)
     with Image.open(page) as image:
         image.convert("RGB").quantize(COLOURS).save(out, optimize=True)
+
+
+def _draw_number(axes: Any, panel: Panel, value: float) -> None:
+    """The last value alone, on the colour that Grafana gives it."""
+    colour = [name for least, name in panel.colours if value >= least][-1]
+    axes.set_facecolor(COLOURS_OF[colour])
+    axes.set_title(panel.title, fontsize=7)
+    axes.yaxis.set_major_formatter(FORMATS[panel.unit])
+    text = axes.yaxis.get_major_formatter()(value)
+    axes.set(xticks=[], yticks=[])
+    axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=18, transform=axes.transAxes)
 
 
 def _draw_panel(axes: Any, panel: Panel, found: list[list[Series]], end_s: float) -> None:

@@ -130,8 +130,9 @@ def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -
 
 
 NO_ROUNDS = PendingRounds(
-    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, np.empty(0), [], np.empty(0, np.uint64), _NONE
-)
+    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, np.empty(0), [],
+    np.empty(0, np.uint64), _NONE,
+)  # fmt: skip
 PendingRounds.empty = NO_ROUNDS
 
 

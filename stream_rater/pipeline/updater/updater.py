@@ -288,7 +288,8 @@ class Updater:
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
         self._remember(changes)
-        yield from self._conclude(changes, {s: p for each in batches for s, p in each.parts.items()})
+        parts = {shard: own for each in batches for shard, own in each.parts.items()}
+        yield from self._conclude(changes, parts)
 
     def _records(self, batches: Sequence[ShardBatch]) -> ports.Step[dict[int, ports.StoredShard]]:
         """The records of the players of these batches, by shard: from the cache where possible,
