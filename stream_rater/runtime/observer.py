@@ -1,5 +1,6 @@
 """Feeds metrics, log and spans with what a state machine does, including latency and lag."""
 
+import re
 import time
 from collections import Counter as Counts
 from collections import deque
@@ -130,7 +131,7 @@ class ServiceObserver(Observer):
     ) -> None:  # fmt: skip
         self._metrics, self._role, self._log, self._spans = metrics, role, log, spans
         self._logged_s: dict[str, float] = {}
-        self._reason = ""  # Why the role started over last, until it works again.
+        self._reasons = set[str]()  # Why the role started over, without numbers, until it works.
         self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
         self.finished: dict[int, int] = {}  # By partition, the next offset to be finished.
@@ -276,13 +277,13 @@ class ServiceObserver(Observer):
     def started_over(self, trouble: Trouble) -> None:
         self._metrics.troubles.labels(self._role, trouble.cause).inc()
         self.corrections.keep_only(())  # their work begins again
-        if str(trouble) != self._reason:
-            self._reason = str(trouble)
-            self._log.warning("started over", reason=self._reason)
+        if (reason := re.sub(r"\d+", "", str(trouble))) not in self._reasons:
+            self._reasons.add(reason)
+            self._log.warning("started over", reason=str(trouble))
 
     def recovered(self, after_s: float) -> None:
         """The role works again, `after_s` seconds after the first trouble."""
-        self._reason = ""
+        self._reasons.clear()
         self._log.info("recovered", after_s=round(after_s, 3))
 
     def shard_refilled(self, shard: int, offset: int) -> None:
