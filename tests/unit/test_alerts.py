@@ -116,10 +116,8 @@ CASES = {
             "rejected": {"round-completed": "0+50x40", "rating-changed": "0x40",
                          "round-rejected": "0+1x40"},
             "idle": {"round-completed": "7x40", "rating-changed": "7x40", "round-rejected": "0x40"},
-            "correcting": {"round-completed": "0+50x40", "rating-changed": "0x40",
-                           "round-rejected": "0x40"},
-            "away": {"round-completed": "0+50x40", "rating-changed": "0x40",
-                     "round-rejected": "0x40"},
+            **{job: {"round-completed": "0+50x40", "rating-changed": "0x40",
+                     "round-rejected": "0x40"} for job in ("correcting", "away")},
         }.items()
         for topic, values in of_topics.items()
     } | away("a", job="away") | {
@@ -145,8 +143,8 @@ CASES = {
         "stream_rater_next_offset" + of("c", **P0): "7x20",
         "stream_rater_correction_progress" + of("c", **P0): "1 0+0.04x20",
         "stream_rater_correction_progress" + of("a", **P0): "1x20",
-        **{"stream_rater_lag_records" + of(each, **P0): "5x20" for each in "def"},
-        **{"stream_rater_next_offset" + of(each, **P0): "7x20" for each in "def"},
+        **{f"stream_rater_{of_p0}" + of(each, **P0): "7x20" for each in "def"
+           for of_p0 in ("lag_records", "next_offset")},
         **away("d"),
         "stream_rater_refused_ladders" + of("e"): "1x20",
         "stream_rater_refused_shards" + of("f"): "1x20",
@@ -190,7 +188,6 @@ CASES = {
         "stream_rater_assignments_total" + of("b", role="updater"): "0 0 0 5x40",  # an upgrade
         "stream_rater_restarts_total" + of("a", role="estimator", cause="kafka"): "0+0.4x40",
         "stream_rater_restarts_total" + of("a", role="estimator", cause="redis"): "0+0.4x40",
-        "stream_rater_restarts_total" + of("a", job="away", role="updater", cause="x"): "0+3x40",
         "stream_rater_assignments_total" + of("a", job="away", role="updater"): "0+3x40",
         **away("a", job="away"),
     }, labels=[JOB | {"role": "updater"}, JOB | {"role": "estimator"}]),

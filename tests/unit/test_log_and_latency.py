@@ -204,15 +204,13 @@ def test_latency_is_of_the_whole_way(monkeypatch: pytest.MonkeyPatch) -> None:
         value = as_json(round_id=f"r{number}", completed_at=day(number))
         engine.log.submit(0, value, headers, received_s=2e9 - waited_s)
         engine.settle()
-    page = generate_latest(metrics.registry).decode()
-    found = [line for line in page.splitlines() if line.startswith("stream_rater_event_latency")]
-    for end, text in (
-        ('bucket{le="0.02"}', "2.0"), ('bucket{le="0.7"}', "2.0"),
-        ('bucket{le="1.0"}', f'4.0 # {{trace_id="{7:032x}"}} 0.75 2000000000.0'),
-        ('bucket{le="2.0"}', "4.0"), ('bucket{le="5.0"}', "6.0"), ('bucket{le="+Inf"}', "6.0"),
-        ("count", "6.0"), ("sum", "9.5"),
+    page = generate_latest(metrics.registry).decode().splitlines()
+    for end in (
+        'bucket{le="0.02"} 2.0', 'bucket{le="0.7"} 2.0', 'bucket{le="2.0"} 4.0',
+        f'bucket{{le="1.0"}} 4.0 # {{trace_id="{7:032x}"}} 0.75 2000000000.0',
+        'bucket{le="5.0"} 6.0', 'bucket{le="+Inf"} 6.0', "count 6.0", "sum 9.5",
     ):  # fmt: skip
-        assert f"stream_rater_event_latency_seconds_{end} {text}" in found
+        assert f"stream_rater_event_latency_seconds_{end}" in page
 
 
 ROUNDS = 20

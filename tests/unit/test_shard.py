@@ -126,18 +126,15 @@ def test_foreign_message(message: bytes | None) -> None:
     assert cut(shard) == (3, "abcd")
 
 
-TRACE = Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-
-
 @cases("repeated", [0, 1, 2, 3, 6])
 def test_events_count_from_their_rounds_arrival(repeated: int) -> None:
     """Rows that were applied before are those of the first parts. Other records and parts of older
     releases have no arrival. The first part brings its trace."""
-    shard = Shard.at(NOWHERE, 0, 1)
+    shard, trace = Shard.at(NOWHERE, 0, 1), Trace(f"00-{7:032x}-{7:016x}-01")
     for offset, (players, arrived_s) in enumerate([("ab", 3.25), ("cde", 7.5), ("f", 0.0)]):
         own = part((100 + offset, players))
-        shard.read(record(offset, replace(own, arrived_s=arrived_s, trace=[TRACE])))
+        shard.read(record(offset, replace(own, arrived_s=arrived_s, trace=[trace])))
     first, second = max(0, 2 - repeated), min(3, max(0, 5 - repeated))
-    expected = [Published(3.25, first, TRACE.id), Published(7.5, second)]
+    expected = Published(3.25, first, trace.id), Published(7.5, second)
     found = [*published(shard.cut(9), 6 - repeated)]
     assert found == [each for each in expected if each.events]
