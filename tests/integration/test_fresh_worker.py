@@ -6,7 +6,7 @@ import pytest
 from tests.integration.processes import Start, variables_of
 from tests.integration.serving import Serve, ask
 from tests.real import SettingsFactory
-from tests.unit.test_fresh_setup import LADDERS_FILE, SEASON, Note, cache, note, run
+from tests.unit.test_fresh_setup import LADDERS_FILE, ON_SERVERS, SEASON, Note, cache, note, run
 
 pytestmark = pytest.mark.slow
 
@@ -21,16 +21,18 @@ def test_workers(
     variables = variables_of(at)
     worker = worker_process(at, forked=False)
     serve = serve_process(msgspec.structs.replace(at, serve="127.0.0.1:0"))
-    for words in (f"submit {SEASON}", "verify --wait 60", "correct void season r2", "inspect"):
+    for words in ON_SERVERS[2:8]:
         run("-m", "stream_rater", *words.split(), **variables)
         note(words)
-    run("-m", "stream_rater", "verify", "--wait", "60", **variables)
     assert ask(serve, "/v1/ladders/season/players/p1/explain").status == 200
     note("an answer")
     for process in (serve, worker):
         process.terminate()
         assert process.wait() == 0
-    run("-m", "stream_rater", "rebuild", "--replace", **variables)
-    note("rebuild")
+    run("-m", "stream_rater", "submit", SEASON, "--data", "a.db", **variables)
+    place = variables_of(settings())
+    for words, where in zip(ON_SERVERS[8:], (variables, variables, place), strict=True):
+        run("-m", "stream_rater", *words.split(), **where)
+        note(words)
     worker_process(at, role="estimator", forked=False)
     note("an estimator")

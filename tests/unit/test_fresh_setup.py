@@ -1,4 +1,4 @@
-"""After `make python` nothing compiles: documents' commands, Python and a standalone process."""
+"""After `make python` nothing compiles: in no command, in Python, or in a standalone process."""
 
 import os
 import shutil
@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from local.tools import ROOT
+from stream_rater.cli import app
 from stream_rater.config.settings import Settings
 from tests import pages
 from tests.builders.commands import as_file
 from tests.builders.lines import a_correction, a_round, a_seed
 from tests.integration.processes import Answering, commands
 from tests.integration.serving import ask
+from tests.rounds import ranked
 from tests.waits import HANGS_S
 
 pytestmark = pytest.mark.slow
@@ -39,6 +41,24 @@ kernel_files._read, kernel_files._write = map(noting, (kernel_files._read, kerne
 compile_kernels.main([])
 """
 """Does what `make python` does, and writes which files it reads or writes into a file."""
+
+COUNTING = """
+import os, sys
+
+def begins(_, event):
+    with open(os.environ["COMPILED"], "a") as file:
+        file.write(f"{event.data['dispatcher'].py_func.__qualname__}\\n")
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "numba.core.dispatcher":
+            from numba.core import event
+            methods = {"on_start": begins, "on_end": lambda *_: None}
+            event.register("numba:compile", type("", (event.Listener,), methods)())
+
+sys.meta_path.insert(0, Finder())
+"""
+"""As `sitecustomize`: each Python process writes the name of each function that numba compiles."""
 
 OFFLINE = {"convert", "evaluate", "predict", "rate", "tune"}
 """The commands that need neither servers nor a data file. (`evidence` compares all systems.)"""
@@ -65,7 +85,8 @@ for system in ("elo-mmr", "two-moment"):
 
 WRITING = (
     "correct season LADDER 2 --keep 0.5 --sigma 200", "correct void LADDER r2 --batched",
-    "correct void LADDER r4 --batched", "correct apply LADDER", "reset LADDER ann --sigma 200",
+    "correct void LADDER r4 --batched", "correct amend LADDER amended.json --batched",
+    "correct apply LADDER", "reset LADDER ann --sigma 200",
     "seed players.csv --ladder LADDER --scale openskill --yes", "correct merge LADDER dee ann",
     "seed --from-ladder LADDER --ladder LADDER-3 --yes", "submit season.jsonl",
 )  # fmt: skip
@@ -78,6 +99,13 @@ READING = (
 )  # fmt: skip
 ALONE = ("backup a.db copy.db", "rebuild --replace", "verify", "erase ann", "inspect")
 """What needs the file for itself, and no process behind it."""
+
+ON_SERVERS = (
+    "run", "serve", "submit season.jsonl", "verify --wait 60", "checkpoint season",
+    "correct void season r2", "inspect", "verify --wait 60", "rebuild --replace", "drop-index",
+    "move a.db",
+)  # fmt: skip
+"""On Kafka and Redis, in this order, the last ones without workers."""
 
 LADDERS_FILE = ROOT / "deploy" / "examples" / "ladders.toml"
 SETTINGS = Settings(serve="127.0.0.1:0", serve_rate=0.0, ladders=str(LADDERS_FILE))
@@ -108,18 +136,23 @@ def note(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     Path("two-moment.json").write_text('{"system": "two-moment"}')
     Path("players.csv").write_text("player,mu,sigma\nq1,25,8\nq2,28,3\n")
     as_file(Path(SEASON), map(a_season_s_round, range(60)))
-    alone = {"NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": tmp_path, "PYTHONPATH": ROOT}
+    as_file(Path("amended.json"), [{"round_id": "r5", "standings": ranked([1, 2], ["cy", "bo"])}])
+    Path("sitecustomize.py").write_text(COUNTING)
+    counter = tmp_path / "compiled"
+    counter.touch()
+    alone = {"NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": tmp_path, "COMPILED": counter,
+             "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}  # fmt: skip
     for name, value in {**alone, "MPLBACKEND": "Agg"}.items():
         monkeypatch.setenv(name, str(value))
     known, recorded = {*cache.rglob("*.kernel")}, list[str]()
 
     def compiled_by(text: str) -> None:
-        new = {*cache.rglob("*.kernel")} - known
-        known.update(new)
-        recorded.extend(f"{text}: {path.name.partition('-')[0]}" for path in sorted(new))
+        recorded.extend(f"{text}: {name}" for name in counter.read_text().split())
+        counter.write_text("")
 
     yield compiled_by
     assert recorded == []
+    assert {*cache.rglob("*.kernel")} == known
 
 
 def a_season_s_round(number: int) -> dict[str, Any]:
@@ -151,6 +184,15 @@ def offline() -> Iterator[list[str]]:
                 of_tree = [word for word in words if word.startswith("deploy/")]
                 if of_tree and "dask:" not in "".join(words):
                     yield words
+
+
+def test_every_command_is_played() -> None:
+    """By a test here, or on Kafka and Redis (`test_fresh_worker`); all but `evidence`."""
+    played = (*OTHERS, *WRITING, *READING, *ALONE, *ON_SERVERS, "standalone", *OFFLINE)
+    there = {f"{name} {of}".strip() for name, group in app.main.commands.items()
+             for of in getattr(group, "commands", ("",))}  # fmt: skip
+    said = {" ".join(line.split()[: 1 + line.startswith("correct ")]) for line in played}
+    assert said == there - {"evidence"}  # which compares all systems
 
 
 def test_commands(note: Note) -> None:
