@@ -1,13 +1,17 @@
-"""Kafka clusters of several nodes, and nodes that are reached through a proxy."""
+"""Kafka clusters of several nodes, nodes that are reached through a proxy, and kfake."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
+from local import kafka_probe
+from local.go_tools import find_go
 from local.kafka_node import FORMATTED, random_id, start_kafka
-from local.processes import LOOPBACK, Server, free_port
+from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, free_port, start_on
+from local.tools import ROOT
 from tests.proxy import KAFKA, Proxy
 
 THREE_COPIES = {
@@ -82,3 +86,19 @@ def brokers(
         finally:
             for node in nodes:  # the last ones cannot stop: they have no quorum to ask
                 node.kill()
+
+
+def kfake(folder: Path) -> Server:
+    """The broker of `tests/kfake`, which takes Go."""
+    program = str(folder / "kfake")
+    build = find_go() or "go", "build", "-o", program, "."
+    subprocess.run(build, cwd=ROOT / "tests" / "kfake", check=True)
+
+    def answers(port: int) -> bool:
+        return kafka_probe.ready(LOOPBACK, port, PROBE_TIMEOUT_S)
+
+    return start_on(
+        None, lambda port: Server(
+            Launch("kfake", (program, str(port)), folder, port, answers, 30.0)
+        ).start(),
+    )  # fmt: skip

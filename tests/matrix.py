@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from local import kafka_probe
 from local.go_tools import GO_MINIMUM, find_go
-from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
 from local.stores import ALL, STORE_VARIABLE, why_missing
 from local.tools import KAFKA_CHOICE, KAFKA_VARIABLE, KAFKA_VERSION, ROOT
+from tests.brokers import kfake
 
 PAGE = ROOT / "docs" / "operations" / "managed-services.md"
 
@@ -139,24 +138,14 @@ def brokers(names: Sequence[str]) -> Rows:
 
 
 def _row_of_kfake() -> Row:
-    go = find_go()
-    if go is None:
+    if find_go() is None:
         sys.exit(f"kfake needs Go {'.'.join(map(str, GO_MINIMUM))} or newer")
-    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
-        program = str(Path(folder, "kfake"))
-        subprocess.run([go, "build", "-o", program, "."], cwd=ROOT / "tests" / "kfake", check=True)
-
-        def start(port: int) -> Server:
-            command = program, str(port)
-            return Server(Launch("kfake", command, Path(folder), port, _answers, 30.0)).start()
-
-        with start_on(None, start) as server:
-            runner = Runner("kfake", KAFKA_VARIABLE, server.address)
-            return runner.row({name: BROKER_SUITES[name] for name in OF_KFAKE}, ())
-
-
-def _answers(port: int) -> bool:
-    return kafka_probe.ready(LOOPBACK, port, PROBE_TIMEOUT_S)
+    with (
+        tempfile.TemporaryDirectory(prefix="stream-rater-") as folder,
+        kfake(Path(folder)) as server,
+    ):
+        runner = Runner("kfake", KAFKA_VARIABLE, server.address)
+        return runner.row({name: BROKER_SUITES[name] for name in OF_KFAKE}, ())
 
 
 def table(first: str, suites: Sequence[str], rows: Rows) -> str:

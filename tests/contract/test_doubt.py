@@ -1,27 +1,34 @@
 """A broken connection puts a transaction in doubt, whatever the client reports about its end. Of
-two brokers, as a client of one reports that all are down. Only the tested producer is proxied."""
+two brokers, as a client of one reports that all are down. Only the tested producer is proxied.
+The last tests are on kfake, which loses the answer to an end, or does it later, at a signal."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from signal import SIGUSR1, SIGUSR2, Signals
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
-from local.go_tools import TOXIPROXY
+from local.go_tools import TOXIPROXY, find_go
 from local.kafka_node import FORMATTED
 from local.servers import Server
 from stream_rater.adapters.kafka import producers
 from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.pipeline.ports import Event, NewProducer
+from stream_rater.pipeline.ports import Event, NewProducer, Publish
 from tests import real
-from tests.brokers import behind_a_proxy
+from tests.brokers import behind_a_proxy, kfake
 from tests.contract.rigs import UPDATER, KafkaRig, event, read_from_start, seen
-from tests.integration.processes import wait_until
+from tests.integration.processes import wait_until, workers
+from tests.integration.test_service import a_round, assert_all_rated_once
+from tests.integration.topics import rated
 from tests.proxy import ANSWERS, Proxy, Toxic, a_proxy
 from tests.tools import needed
 
@@ -184,3 +191,74 @@ def test_who_begins_again_has_other_producers(rig: Rig) -> None:
     rig.member.do(NewProducer())
     after = worker._parts.ready(), worker._transactions.ready()
     assert not set(before) & set(after)
+
+
+# --- an end that nobody answers -------------------------------------------------------------------
+# librdkafka has no KIP-890: a request to end a transaction that it gave up, and that the broker
+# hears later, would end the producer's next transaction. A new producer has another epoch.
+
+LOST, LATE = SIGUSR1, SIGUSR2  # The broker ends it and does not say so, or ends it later.
+FENCED = KafkaError.PRODUCER_FENCED
+THIRD = event(0, "third")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    needed(find_go(), "go", ": kfake takes Go")
+    with kfake(tmp_path_factory.mktemp("kfake")) as server:
+        yield server
+
+
+@pytest.fixture
+def at(fake: Server) -> Iterator[real.Settings]:
+    """Settings of a place on kfake."""
+    with real.a_pair(fake.address) as found, real.a_place(found) as place:
+        yield place
+
+
+def said(fake: Server, place: real.Settings, how: str) -> list[int]:
+    """The codes with which ends were answered that nobody, or only the broker, has seen."""
+    lines = [line.split() for line in fake.log.read_text().splitlines()]
+    mine = [each for each in lines if each[0] == how and each[1].startswith(place.topic_prefix)]
+    return [int(each[-1]) for each in mine]
+
+
+@pytest.mark.parametrize(("how", "gives_up_ms", "ended"), [
+    (LOST, None, [FIRST]),  # The worker stops waiting, while the client still waits.
+    (LATE, None, []),  # The next producer has the transaction aborted.
+    (LATE, "1000", [FIRST]),  # The client asks again, and is answered.
+])  # fmt: skip
+def test_an_end_without_an_answer_ends_no_other_transaction(
+    fake: Server, at: real.Settings, how: Signals, gives_up_ms: str | None, ended: list[Event]
+) -> None:
+    """The next transaction has a new producer, so the broker refuses the old one's late end."""
+    options = {"socket.timeout.ms": gives_up_ms} if gives_up_ms else {}
+    with closing(KafkaRig(msgspec.structs.replace(at, kafka_options=options))) as log:
+        member = read_from_start(log, UPDATER)
+        worker: Any = member.performer
+        os.kill(fake.pid, how)
+        with pytest.raises(LogTrouble, match=r"imed out|in doubt"):
+            member.do(Publish([FIRST], {0: 1}))
+        member.do(NewProducer())
+        worker._begin([SECOND])
+        worker._transactions.abort()
+        assert said(fake, at, "late") == [FENCED] * (how is LATE)
+        assert said(fake, at, "lost") == [0] * (how is LOST)
+        assert log.committed(UPDATER, 0) == (1 if ended else None)
+        member.do(Publish([THIRD], {0: 2}))
+        assert log.events() == seen([*ended, THIRD])
+
+
+def test_a_worker_goes_on_from_ends_without_answers(
+    fake: Server, at: real.Settings, tmp_path: Path
+) -> None:
+    """Of both roles, four times each. Each change is published once, and ratings equal a replay."""
+    with workers(tmp_path) as start:
+        start(at, forked=True)
+        for turn, how in enumerate((LOST, LATE) * 2):
+            os.kill(fake.pid, how)
+            rated(at, *(a_round(number) for number in range(20 * turn, 20 * turn + 20)))
+        rated(at, a_round(80))
+        assert_all_rated_once(at, 81)
+    assert said(fake, at, "lost") == [0] * 4
+    assert said(fake, at, "late") == [FENCED] * 4

@@ -108,7 +108,8 @@ REFUSED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: wro
 
 
 def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
-    """A request may have been on its way when the connection was closed; also where it breaks."""
+    """A request may have been on its way when the connection was closed; also where it breaks, and
+    where the client gives a request up and sends it again."""
     transactions = transactions_of(Quiet(), input_)
     transactions.run(lambda _: None, {})
     transactions.begin(lambda _: None)
@@ -116,12 +117,12 @@ def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
     with pytest.raises(LogTrouble, match=r"in doubt: SASL .*: wrong password") as trouble:
         transactions.end({})
     assert trouble.value.cause == "denied"
-    for undone in (False, True):
+    for kind, text in (("FAIL", "Disconnected"), ("REQTMOUT", "Timed out EndTxnRequest in flight")):
         transactions = transactions_of(Quiet(), input_)
         transactions.begin(lambda _: None)
-        transactions._on_disconnect("Disconnected")
-        with pytest.raises(LogTrouble, match=r"in doubt: .*Disconnected"):
-            transactions.abort() if undone else transactions.end({})
+        transactions._log.info("%s [%s] %s", kind, "producer-1", f"[thrd:TxnCoordinator]: {text}")
+        with pytest.raises(LogTrouble, match=f"in doubt: {text}"):
+            transactions.abort() if kind == "FAIL" else transactions.end({})
 
 
 class Ended(Quiet):

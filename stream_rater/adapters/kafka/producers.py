@@ -44,7 +44,9 @@ DISCONNECTS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._
 SYSLOG_INFO = 6
 """The level at which the client logs a broken connection. It logs a connection that was idle for a
 minute below this level; no request can have been in flight on it."""
-CONNECTION_FAILED = "FAIL"  # The kind of these lines in the client's log.
+IN_DOUBT = frozenset({"FAIL", "REQTMOUT"})
+"""The kinds of the lines in the client's log about a connection that broke, and about a request
+that the client gave up and may send again."""
 
 
 def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float]) -> None:
@@ -67,7 +69,7 @@ def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float
 class DisconnectHandler(logging.Handler):
     """A log handler that reports broken connections from the client's log. Since librdkafka 2.11.1
     the error callback reports connections that are refused, and the loss of all brokers. If a
-    connection to one of several brokers is closed, the client only logs it."""
+    connection to one of several brokers is closed, or a request times out, it only logs it."""
 
     def __init__(self, on_disconnect: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -76,7 +78,7 @@ class DisconnectHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """The client logs `%s [%s] %s`: the kind of line, its own name, and thread and text."""
         match record.args:
-            case (kind, _, str(text)) if kind == CONNECTION_FAILED:
+            case (kind, _, str(text)) if kind in IN_DOUBT:
                 self._on_disconnect(text.partition("]: ")[2] or text)
 
 
