@@ -4,6 +4,7 @@ page, in answers, and in the stream of changes."""
 import itertools
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -128,11 +129,36 @@ def test_the_leaderboard_has_pages(opened: Tab) -> None:
         expect(rows(page).first).not_to_have_text(first.replace("\t", ""))
     named = [HOSTILE if i == LISTED - 2 else f"p{i:02}" for i in range(LISTED)]
     assert seen == named[::-1]
-    expect(page.locator("#board-caption")).to_have_text(f"{LISTED} players on eu")
+    expect(page.locator("#board-caption")).to_have_text(f"{LISTED} listed players on eu")
     expect(page.locator("#board-tier")).to_be_hidden()  # the ladder has no tiers
     page.locator("#board-first").click()
     expect(rows(page).first.locator("td").first).to_have_text("1")
     expect(page.locator("#board-first")).to_be_disabled()
+
+
+def test_a_ladder_that_lists_nobody(opened: Tab, place: Place) -> None:
+    """A ladder that is not there is named, beside those that are. After its first rounds, it and
+    the start show their players, and how one comes to be listed."""
+    page, absent = opened.page, opened.page.locator("#absent")
+    page.goto(f"{place.api.url}/#/chess")
+    expect(absent).to_contain_text("There is no ladder 'chess'")
+    expect(absent.get_by_role("link")).to_have_text(["eu"])
+    expect(page.locator("#board")).to_be_hidden()
+    for player, rating in (("ann", 1600.0), ("bob", 1700.0)):
+        place.publish(player, rating, ladder="chess", rounds=1, provisional=True)
+    why = "A player is listed after 5 rounds; bob has 1."
+    expect(page.locator("#board-caption")).to_have_text(re.compile(f"Nobody .* {why} These"))
+    expect(absent).to_be_hidden()
+    expect(page.locator("#board-rows .unlisted .who")).to_have_text(["bob", "ann"])
+    assert_accessible(page)
+    page.locator(".home").click()
+    cards = page.locator("#start-ladders article")
+    expect(cards.locator("h3")).to_have_text(["eu", "chess"])  # first the one with more players
+    expect(cards.first).to_contain_text(f"{LISTED} of {LISTED} players listed")
+    expect(cards.first.locator(".spark")).to_have_count(1)
+    expect(cards.nth(1)).to_contain_text(why)
+    page.get_by_role("link", name="API", exact=True).click()
+    expect(page.get_by_role("heading", name="The API of this service")).to_be_visible()
 
 
 @pytest.mark.slow
@@ -339,7 +365,7 @@ def show_what_happened(page: Page, url: str) -> None:
         "Of 11 rounds of both, ann was ahead in 9, bob in 2."
     )
     page.goto(f"{url}/#/")
-    expect(page.locator("#start-ladders")).to_contain_text("2 players, last round")
+    expect(page.locator("#start-ladders")).to_contain_text("2 of 2 players listed, last round")
     expect(page.locator("#start-latest li").first).to_contain_text("ann beat bob")
     expect(page.locator("#start-climbers li")).to_contain_text(["ann"])
     expect(page.locator("#start-upsets li").first).to_contain_text("bob beat ann rated")
@@ -357,12 +383,12 @@ rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 listing = { min_rounds = 3, max_sigma = 120, idle_days = 30 }
 tiers = [
     { name = "Bronze" }, { name = "Silver", from = 1200, hysteresis = 50 },
-    { name = "Gold", from = 1500 },
+    { name = "Gold", from = 1500, hysteresis = { rounds = 5 } },
 ]
 
 [ladders.sprint]
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
-listing = { idle_days = 0.00005 }
+listing = { idle_days = 0.00005, unlisted = ["bot-*"] }
 """
 EU = "/v1/ladders/eu"
 
@@ -448,15 +474,29 @@ def test_the_page_has_tiers(chromium: Browser, league: Place, look: dict[str, An
         expect(ann.get_by_role("img", name="promoted from Silver")).to_be_visible()
         bob = page.locator("#board-rows tr", has_text="bob").locator("td").nth(3)
         expect(bob.get_by_role("img", name="demoted from Silver")).to_be_visible()
+        tiers = page.locator("#spread-tiers li")
+        expect(tiers.first).to_contain_text("from 1500, kept for 5 rounds after the promotion")
+        expect(tiers.nth(1)).to_contain_text("from 1200, kept down to 1150")
+        for rating in (1210.0, 1199.7):
+            league.publish("dee", rating)
+        expect(rating_of(page, "dee")).to_have_text("1199")  # 1200 would be Silver's first rating
         assert_accessible(page)
-        rows(page).first.get_by_role("link").click()
-        expect(page.locator("#player-facts")).to_contain_text("Gold")
-        look_up(page, "idle")
         facts = page.locator("#player-facts")
+        look_up(page, "dee")
+        expect(facts).to_contain_text("Silver, kept down to 1150")
+        league.publish("dee", 0.0, rounds=0)
+        look_up(page, "ann")
+        expect(facts).to_contain_text("Gold")
+        look_up(page, "idle")
         expect(facts).to_contain_text("not listed: 40 days without a round")
         expect(facts).not_to_contain_text("Tier")
         expect(page.locator("#player-around")).to_be_hidden()
         look_up(page, "new")
         expect(facts).to_contain_text("not listed: 2 of 3 rounds")
         assert_accessible(page)
+        for player in ("ann", "bot-1"):
+            league.publish(player, 1500.0, days_ago=1.0, ladder="sprint")
+        page.goto(f"{league.api.url}/#/sprint")
+        expect(page.locator("#board-caption")).to_contain_text("without a round, as ann did.")
+        expect(page.locator("#board-rows .who")).to_have_text(["ann"])  # bots are never listed
         assert opened.errors == []

@@ -2,18 +2,17 @@
 
 import { Refused, follow, get, useToken } from "./api.js";
 import { showBoard, showNews, showSpread } from "./board.js";
-import { addressOf, at } from "./dom.js";
+import { addressOf, at, linkTo, replaceIn } from "./dom.js";
 import { showOlder, showPlayer, showVersus, showWhy } from "./player.js";
 import { startSearch } from "./search.js";
 import { chooseSeason, showSeasons } from "./seasons.js";
 import { showStart } from "./start.js";
-import { known, shown } from "./state.js";
+import { known, shown, still } from "./state.js";
 
 const BOARD_MS = 400;
 const NEWS_MS = 2_000;
 const IN_WORDS = { // what the API refuses, for players
   "unknown-player": "Nobody of this name has played a round that counts on this ladder.",
-  "unknown-ladder": "Nobody has a rating on this ladder yet.",
   "not-ready": "The ratings are still being read. They will be here soon.",
   "too-many-requests": "Too many people ask at once. Wait a moment.",
 };
@@ -60,22 +59,46 @@ const troubles = new Map();
  * to be tried again, even if nothing changes until then.
  */
 async function attempt(part) {
+  const { ladder } = shown;
   let again = false;
   try {
     await part();
     troubles.delete(part);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
+    if (!still({ ladder })) return false;
     troubles.set(part, error);
     again = PASSING.includes(error.code);
   }
+  showTroubles();
+  return again;
+}
+
+function showTroubles() {
   const all = [...troubles.values()];
-  const others = all.filter((each) => each.code !== "unauthorized");
-  at("token").hidden = all.length === others.length;
+  const said = ["unauthorized", ...(showAbsent(all) ? ["unknown-ladder"] : [])];
+  const others = all.filter((each) => !said.includes(each.code));
+  at("token").hidden = all.every((each) => each.code !== "unauthorized");
   at("trouble").hidden = !others.length;
   const text = [...new Set(others.map((each) => IN_WORDS[each.code] ?? each.message))].join(" ");
   if (at("trouble").textContent !== text) at("trouble").textContent = text;
-  return again;
+}
+
+/** Shows the parts of a ladder, or that there is none of this name. Returns whether it does the latter. */
+function showAbsent(all) {
+  const { ladder } = shown;
+  const ladders = [...at("ladder").options].map((each) => each.value).filter(Boolean);
+  const absent = ladder && !ladders.includes(ladder) && all.some((each) => each.code === "unknown-ladder");
+  for (const each of document.querySelectorAll(".of-ladder")) each.hidden = !ladder || absent;
+  at("absent").hidden = !absent;
+  const text = `There is no ladder '${ladder}'`;
+  if (!absent || (at("absent-name").textContent === text && at("absent-others").children.length === ladders.length)) {
+    return absent;
+  }
+  at("absent-name").textContent = text;
+  replaceIn(at("absent-others"), "A ladder is here from its first rated round on. ",
+    ...ladders.flatMap((each, i) => [i ? ", " : "There are: ", linkTo(each)]));
+  return absent;
 }
 
 /** Calls `work` soon, and not more often than every `ms`, nor twice at once. */
@@ -136,6 +159,7 @@ function showAll() {
   soon.news();
   showRest();
   soon.why();
+  soon.seasons();
 }
 
 function setStatus(text) {
@@ -157,24 +181,24 @@ function openAddress() {
   Object.assign(shown, { ladder, player, other });
   setTitle();
   document.body.className = other ? "versus" : player ? "player" : ladder ? "ladder" : "start";
-  for (const each of document.querySelectorAll(".of-ladder")) each.hidden = !ladder;
   at("start").hidden = Boolean(ladder);
   at("ladder").value = ladder;
   if (moved) {
+    troubles.clear();
+    for (const each of ["past", "player", "versus"]) at(each).hidden = true;
     Object.assign(shown, { cursor: undefined, around: undefined });
     Object.assign(known, { tiers: [], newest: undefined });
-    at("past").hidden = true;
     soon.spread();
     soon.news();
     soon.seasons();
   }
+  showTroubles();
   if (moved || !ladder) connect();
   soon.start();
   soon.board();
   soon.why();
   attempt(ofPlayer).then(() => at("player").hidden || at("player-name").focus());
   attempt(ofVersus).then(() => at("versus").hidden || at("versus-name").focus());
-  if (!ladder) for (const each of ["player", "versus"]) at(each).hidden = true;
 }
 
 function decoded(part) {

@@ -17,9 +17,10 @@ export function made(kind, className, ...content) {
 export const cell = (content, kind = "") => made("td", kind, content);
 export const textRow = (...cells) => made("tr", "", ...cells);
 
-export function linkTo(ladder, player) {
-  const found = made("a", "", player);
-  found.href = addressOf(ladder, player);
+/** A link to a ladder, or to a player of it. */
+export function linkTo(...parts) {
+  const found = made("a", "", parts.at(-1));
+  found.href = addressOf(...parts);
   return found;
 }
 
@@ -62,7 +63,7 @@ export function setFacts(list, facts) {
   ));
 }
 
-// --- tiers: [{name, from}], from the lowest to the highest ---
+// --- tiers: [{name, from, hysteresis}], from the lowest to the highest ---
 
 const COLOURS = 8;
 
@@ -74,6 +75,18 @@ export function tierClass(tiers, name) {
 
 export function badge(tiers, name) {
   return made("span", `badge ${tierClass(tiers, name)}`, name);
+}
+
+/** How long a tier is kept below its first rating, in words. */
+export function kept({ from, hysteresis }) {
+  if (hysteresis.rounds) return `, kept for ${count(hysteresis.rounds)} rounds after the promotion`;
+  return hysteresis ? `, kept down to ${points(from - hysteresis)}` : "";
+}
+
+/** A rating in whole points, but not rounded up to a bound of a tier that it does not reach. */
+export function pointsIn(tiers, rating) {
+  const bounds = tiers.flatMap(({ from, hysteresis }) => (from === null ? [] : [from, from - hysteresis]));
+  return points(bounds.some((each) => rating < each && each <= Math.round(rating)) ? Math.floor(rating) : rating);
 }
 
 /** The tiers with the ratings in which they lie: [name, low, high]. */

@@ -4,7 +4,7 @@
 import { get, post } from "./api.js";
 import { drawCareer, drawTogether, partedBar } from "./charts.js";
 import {
-  addressOf, at, badge, cell, count, day, linkTo, made, points, replaceIn, setFacts, signed, textRow,
+  addressOf, at, badge, cell, count, day, kept, linkTo, made, points, pointsIn, replaceIn, setFacts, signed, textRow,
 } from "./dom.js";
 import { between, matchRow, swings } from "./rounds.js";
 import { known, shown, still } from "./state.js";
@@ -36,11 +36,11 @@ export async function showPlayer() {
   at("player").hidden = false;
   at("player-name").textContent = player;
   setFacts(at("player-facts"), {
-    Rating: points(found.rating),
+    Rating: pointsIn(known.tiers, found.rating),
     Rank: found.rank === null ? reason(found.unlisted) : `${count(found.rank)} of ${count(found.listed)}`,
     "At least as good as": found.percentile === null ? "–" : `${found.percentile.toFixed(1)} %`,
     Skill: `${points(found.mu)} ± ${points(found.sigma)}`,
-    ...(found.tier && { Tier: badge(known.tiers, found.tier) }),
+    ...(found.tier && { Tier: tierOf(found) }),
     Rounds: count(found.rounds),
     "Last round": day(found.completed_at),
   });
@@ -54,6 +54,12 @@ export async function showPlayer() {
   at("player-around").hidden = found.rank === null;
   showCard(ladder, player);
   at("player-close").href = addressOf(ladder);
+}
+
+/** A player's tier, and how long it is kept if the rating is below it. */
+function tierOf({ tier, rating }) {
+  const own = known.tiers.find((each) => each.name === tier);
+  return made("span", "", badge(known.tiers, tier), own && rating < own.from ? kept(own) : "");
 }
 
 /** The picture of a player for other sites, and the markup that shows it there. */
