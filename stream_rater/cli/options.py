@@ -189,6 +189,10 @@ _READING = (
         help="Of a table: the columns of the members of a side; once for each side.",
     ),
     click.option(
+        "--members", metavar="SIGN",
+        help="Of a table: what separates the members of a team in a cell; whole: a cell has one.",
+    ),
+    click.option(
         "--skip", multiple=True, metavar="COLUMN=TEXT", help="Of a table: rows to leave out."
     ),
     click.option("--neutral", help="Of a table: the column that says that nobody is at home."),

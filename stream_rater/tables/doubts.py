@@ -8,17 +8,19 @@ three rows and the option that decides.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.tables import sources as cells
 from stream_rater.tables.names import plain
-from stream_rater.tables.reading import MARGIN, MEANINGS, Reading
+from stream_rater.tables.reading import MARGIN, MEANINGS, WHOLE, Reading
 
 MOST_SEEN: Final = 200  # The most open texts of a column that are stored.
 MOST_ASKED: Final = 8  # The most open texts that a question lists.
 ROWS: Final = 3  # The rows that a question shows.
+MOST_TEXTS: Final = 4_000  # The most texts in which the members of teams are looked for.
 
 NOT_FINISHED: Final = frozenset(
     ("dnf", "dsq", "dq", "disq", "disqualified", "ret", "retired", "rtd", "nc", "otl", "hd", "exc",
@@ -75,6 +77,12 @@ NOBODY: Final = frozenset(
      "TBA", "n/a", "N/A", "-", "--", "-1", "?", "\\N", "NULL", "null", "Total", "TOTAL", "total")
 )  # fmt: skip
 """Ids that stand where no player was."""
+
+_BETWEEN: Final = ";|/+&, -_"
+"""What may separate the members of a team. The last three are in many names, too."""
+_LIST: Final = re.compile(r"(?s)[\[({]\s*(.*?)\s*,?\s*[\])}]")
+_QUOTED: Final = re.compile(r"(?s)(['\"])(.*?)\1")
+QUOTES: Final = ("'", '"')
 
 _PAIR: Final = re.compile(r"(\d+(?:\.\d+)?)\s*[-–—:]\s*(\d+(?:\.\d+)?)")
 _PLACE: Final = re.compile(r"[t=]?\s*(\d+)\s*(?:st|nd|rd|th|t|=|\.)?")
@@ -199,6 +207,65 @@ class ColumnQuestion(ReadColumn):
 
     def question(self) -> str:
         return f"{self._text} {self.rows}: {self._cure}"
+
+
+class Members(ReadColumn):
+    """The players of sides. A cell may have all members of a team."""
+
+    def __init__(self, name: str, doubts: Doubts) -> None:
+        super().__init__(name, doubts)
+        self._rows: dict[str, int] = {}
+        """The first distinct texts, each with its row."""
+
+    def of(self, value: Any) -> Any:
+        """The player in a cell, or a list if the caller says what separates players."""
+        by = self.reading.members
+        if by == WHOLE or type(value) is not str or not value.strip():
+            return value
+        if not by and len(self._rows) < MOST_TEXTS:
+            self._rows.setdefault(value.strip(), self.doubts.line)
+        return members_in(value, by) if by else value
+
+    def settle(self) -> bool:
+        are_lists = any(
+            (of := _LIST.fullmatch(each)) and of[1][:1] in QUOTES for each in self._rows
+        )
+        for sign in "," if are_lists else _BETWEEN:
+            found = ((text, members_in(text, sign)) for text in self._rows)
+            teams = {text: names for text, names in found if names and names != [text]}
+            if are_lists or (teams and self._are_teams(teams, is_common=sign in " -_")):
+                both = "; ".join(
+                    f"{self.doubts.unit} {self._rows[text]}: {cells.shown(text)} is one player, or "
+                    f"{' and '.join(map(cells.shown, names))}"
+                    for text, names in [*teams.items()][:ROWS]
+                )
+                cures = " or ".join(self.reading.by("members", each) for each in (sign, WHOLE))
+                self.ask(f"does {sign!r} separate the members of a team? {both}: say {cures}")
+        return False
+
+    def _are_teams(self, teams: Mapping[str, Sequence[str]], *, is_common: bool) -> bool:
+        """Whether texts may be teams: a good part of all texts, of three names each, or of names
+        that other texts have, too; with a common sign in other places, as no first names are."""
+        every = [*teams.values(), *([text] for text in self._rows.keys() - teams.keys())]
+        texts = Counter(name for names in every for name in {*names})
+        places = Counter(name for _, name in {each for names in every for each in enumerate(names)})
+        of_teams = {name for names in teams.values() for name in names}
+        again = sum((places if is_common else texts)[name] > 1 for name in of_teams)
+        if is_common:
+            return 2 * len(teams) >= len(every) and 2 * again >= len(of_teams)
+        large = sum(len(names) > 2 for names in teams.values())
+        return 1 < len(teams) >= 0.1 * len(every) and (
+            4 * again >= len(of_teams) or 2 * large > len(teams)
+        )
+
+
+def members_in(text: str, sign: str) -> list[str]:
+    """The members in a text with this sign between them, or in a list of quoted names."""
+    listed = _LIST.fullmatch(text.strip())
+    if listed and (text := listed[1])[:1] in QUOTES:
+        return [name.strip() for _, name in _QUOTED.findall(text)]
+    parts = text.split(sign if sign.strip().isalnum() else sign.strip() or None)
+    return [each for part in parts if (each := part.strip())]
 
 
 class Numbers(ReadColumn):

@@ -23,6 +23,7 @@ ROLES: Final[dict[str, tuple[str, ...]]] = {
     "player": (
         "player playerid playername name user userid username competitor athlete driver driverid "
         "handle entrant entrantid entrantname participant person personid personname who",
+        "players members",
     ),
     "team": ("team teamid teamname squad",),
     "rank": ("rank place placement position pos finish standing",),
@@ -56,11 +57,15 @@ SEASONS: Final = ("season", "year", "edition", "competitionid", "roundtypeid", "
 """The names of columns beside which a round's id may begin again."""
 
 NUMBERED: Final = (
-    "player", "team", "p", "side", "competitor", "entrant", "opponent", "model", "participant"
+    "player", "team", "p", "side", "competitor", "entrant", "opponent", "model", "participant",
+    "players", "members",
 )  # fmt: skip
 """The words before or around a side's number or letter: `player1`, `player1_id`, `player_a`."""
 
-OF_SIDE: Final = [f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")]
+OF_SIDE: Final = [
+    *(f"{word}{more}" for word in ("", "team", "player") for more in ("", "id", "name")),
+    "players", "members",
+]  # fmt: skip
 """The words that may follow a side's name in the name of its players' column."""
 SCORES: Final = ("score", "goals", "points", "pts")
 PLACES: Final = ("place", "placement", "finish")  # Not `rank`, often that before the match.
@@ -113,7 +118,7 @@ def names_of_side(side: str) -> set[str]:
     """The names of the column with the players of a side."""
     if _is_number(side):
         return {
-            each for word in NUMBERED for more in ("", "id", "name")
+            each for word in NUMBERED for more in ("", "id", "name", "players", "members")
             for each in (f"{word}{side}{more}", f"{word}{more}{side}")
         }  # fmt: skip
     return {f"{side}{more}" for more in OF_SIDE}

@@ -15,6 +15,7 @@ SCORES: Final = ("high", "low")  # Which scores are the better ones.
 MEANINGS: Final = ("win", "loss", "draw", "dnf", "skip", "score")
 """What a text may mean in place of a result, a rank or a score. `dnf`: did not finish; `skip`: the
 row is left out; `score`: it is a score as any other."""
+WHOLE: Final = "whole"  # Says that a text is one player, whatever it has.
 MARGIN: Final = "margin"  # Says that a result is the margin by which the first side won.
 
 
@@ -33,6 +34,8 @@ class TableOptions(TypedDict, total=False):
     """What texts of results, ranks, scores mean: `"win"`, `"loss"`, `"draw"`, `"dnf"`, `"skip"`."""
     team: Sequence[str]
     """The columns of the members of each side, such as `["red1+red2", "blue1+blue2"]`."""
+    members: str
+    """What separates the members of a team in a cell, such as `","`; `"whole"`: a cell has one."""
     skip: Mapping[str, str | Sequence[str]]
     """The rows to leave out, by column: its text there, or several."""
     neutral: str  # The column that says that nobody is at home.
@@ -57,6 +60,7 @@ class Reading(NamedTuple):
     team: Sequence[str] = ()
     skip: Sequence[tuple[str, str]] = ()
     neutral: str = ""
+    members: str = ""
 
     def checked(self) -> "Reading":
         """This reading. Raises BadConfiguration if an option has a value that it cannot have."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_rater.tables.doubts import NOBODY, ColumnQuestion, Doubts, Numbers, Statuses
+from stream_rater.tables.doubts import NOBODY, ColumnQuestion, Doubts, Members, Numbers, Statuses
 from stream_rater.tables.layout import Layout
 from stream_rater.tables.sources import identifier, is_missing, players
 from stream_rater.tables.times import NO_TIME, Moment, Times
@@ -120,6 +120,9 @@ class RoundCells:
             cure = f"say {by({'weight': column})} or {by({'weight': ''})}"
             text = "is it the weight of the round, or of a player?"
             self._asked = ColumnQuestion(column, doubts, text, cure)
+        cells = [side.players for side in layout.sides] or [layout.roles["player"]]
+        named = [layout.columns[places[0]] for places in cells if len(places) == 1]
+        self.members = Members(" and ".join(named[:2]), doubts)
         self._nobody: dict[str, Statuses] = {}
         self._takes_nobody, self._doubts = doubts.reading.columns.get("status") == "", doubts
 
@@ -150,7 +153,7 @@ class RoundCells:
         columns = self._layout.columns
         if len(places) == 1:
             column = columns[places[0]]
-            return self._somebody(players(cells[places[0]], column), column)
+            return self._somebody(players(self.members.of(cells[places[0]]), column), column)
         at = [i for i in places if not is_missing(cells[i])] or places[:1]
         named = [self._somebody((identifier(cells[i], columns[i]),), columns[i]) for i in at]
         return tuple(member for (member,) in named)

@@ -146,9 +146,10 @@ class WideEvents:
         """The ranks if a cell has the name of one of two sides."""
         if is_missing(cell):
             return None
-        named = sources.identifier(cell, self._layout.columns[self._result])
+        named = sources.identifier(cell, column := self._layout.columns[self._result])
+        whole = {*sources.players(self._head.members.of(named), column)}
         for ranks, names in zip((FIRST, SECOND), players, strict=True):
-            if named in names:
+            if named in names or whole == {*names}:
                 return ranks
         for ranks, side in zip((FIRST, SECOND), self._sides, strict=True):
             key = key_of(side.role)

@@ -31,6 +31,14 @@ def read(text: str | bytes, *due: str, by: tuple[str, ...] = ()) -> Case:
     return Case(text, by, list(due))
 
 
+def of_teams(*sides: str) -> str:
+    """A table of matches, each won by the first of two sides."""
+    pairs = zip(sides[::2], sides[1::2], strict=True)
+    return "winner,loser\n" + "".join(
+        ",".join('"' + side.replace('"', '""') + '"' for side in pair) + "\n" for pair in pairs
+    )
+
+
 FENCING = "Event,Fencer,Place\ne1,p1,1\ne1,p2,2\ne1,p3,T3\ne1,p4,T3\n"
 CHESS_REASONS = (
     "id,player,opponent,player_color,result,opponent_result\ng1,p1,p2,black,resigned,win\n"
@@ -55,6 +63,7 @@ DATES = "date,player1,player2,score1,score2\n24-08-16,p1,p2,1,0\n24-02-20,p2,p1,
 DAYS = "Date,winner,loser\n05/05/2020,p1,p2\n03/04/2020,p1,p2\n"
 ROBOTS = "match_id,red1,red2,blue1,blue2,red_score,blue_score\nm1,p1,p2,p3,p4,195,183\n"
 TEAMS = "game,player,Team Colour,rank\ng,p1,red,1\ng,p2,red,1\ng,p3,blue,2\ng,p4,blue,2\n"
+MIXED = ("p1, p2", "p3, p4", "p3, p1", "p4, p2")
 EQUAL = "match_id,winner,loser,winner_score,loser_score\nm1,p1,p2,34,20\nm2,p2,p1,20,20\n"
 
 CASES = {
@@ -154,6 +163,31 @@ CASES = {
     "headerless, said": read(
         "m1,r101,r102,r103,r104,195,183\n", "r101+r102@red > r103+r104@blue",
         by=("--columns", "round=1,red=2+3,blue=4+5,red_score=6,blue_score=7")),
+    "teams in a cell": asked(of_teams(*MIXED), "does ',' separate the members of a team? line 2: "
+                             "'p1, p2' is one player, or 'p1' and 'p2'; line 2: 'p3, p4' is one "
+                             "player, or 'p3' and 'p4'; line 3: 'p3, p1' is one player, or 'p3' "
+                             "and 'p1': say --members , or --members whole"),
+    "teams in a cell, said": read(of_teams(*MIXED), "p1+p2 > p3+p4", "p3+p1 > p4+p2",
+                                  by=("--members", ",")),
+    "one player with a comma": read(of_teams(*MIXED), "p1, p2 > p3, p4", "p3, p1 > p4, p2",
+                                    by=("--members", "whole")),
+    **{f"members between {sign}": asked(of_teams(*(each.replace(", ", sign) for each in MIXED)),
+                                        f"does {sign.strip() or ' '!r} separate the members")
+       for sign in (" / ", "+", " & ", ";", "|", " ", "-")},
+    "members and one who plays alone": asked(of_teams("p1, p2", "p3", "p3, p1", "p2"),
+                                             "does ',' separate"),
+    "three names": asked(of_teams("a/b/c", "d/e/f"), "does '/' separate"),
+    "lists": asked(of_teams("['p1', 'p2']", '["O\'Neil"]'), "'p1' and 'p2'; line 2: '[\"O\\\'Neil"
+                   "\"]' is one player, or \"O'Neil\": say --members , or --members whole"),
+    "lists of NumPy": read(of_teams("['p1' 'p2']", "['p3']"), "p1+p2 > p3", by=("--members", ",")),
+    "names as they are": read(of_teams("Lee, Ann", "Lee, Bob", "Ray, Cy", "Poe, Dee"),
+                              "Lee, Ann > Lee, Bob", "Ray, Cy > Poe, Dee"),
+    "ids with hyphens": read(of_teams("gpt-4", "gpt-3", "lama-4", "gpt-4"), "gpt-4 > gpt-3",
+                             "lama-4 > gpt-4"),
+    "members in the long form": read("game,members,rank\ng,p1/p2,1\ng,p3,2\n", "p1+p2 > p3",
+                                     by=("--members", "/")),
+    "members of a side": read("team1_players,team2_players,winner\np1/p2,p3/p4,p4/p3\n",
+                              "p3+p4 > p1+p2", by=("--members", "/")),
     "a missing member": read("red1,red2,blue1,blue2,red_score,blue_score\np1,,p3,p4,1,2\n",
                              "p3+p4@blue > p1@red"),
     "pairs in the long form": read("game,a,b,rank\ng,p1,p2,1\ng,p3,p4,2\n", "p1+p2 > p3+p4",
