@@ -350,13 +350,14 @@ def test_a_file_of_several_ladders_needs_a_choice(write: Write) -> None:
 
 def test_a_ladder_that_no_round_of_a_file_has(write: Write) -> None:
     """The ladders of the file are named. Nothing was changed, also after a file of no ladder."""
-    path, ladder = write("duel.jsonl", duels(3)), Ladder()
-    assert ladder.rate_file(write("junk.jsonl", [{"a": 1}])).refused == 1
+    path, ladder, other = write("duel.jsonl", duels(3)), Ladder(), Ladder()
     with pytest.raises(OtherLadder, match=r"duel.jsonl: no round of ladder 'dual': its .* 'duel'"):
         ladder.rate_file(path, ladder="dual")
     assert (len(ladder), ladder.name) == (0, "notebook")
-    assert ladder.rate_file(path).rounds == 3
+    ladder.rate_file(path)
     assert ratings_of(ladder) == rated(path)
+    assert other.rate_file(write("junk.jsonl", [{"a": 1}])).refused == 1
+    assert (other.rate_file(path).rounds, other.name) == (3, "duel")
 
 
 def test_a_ladder_stays_one(write: Write) -> None:
