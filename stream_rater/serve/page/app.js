@@ -197,8 +197,8 @@ function openAddress() {
   soon.start();
   soon.board();
   soon.why();
-  attempt(ofPlayer).then(() => at("player").hidden || at("player-name").focus());
-  attempt(ofVersus).then(() => at("versus").hidden || at("versus-name").focus());
+  attempt(ofPlayer).then((again) => (again ? soon.player() : at("player").hidden || at("player-name").focus()));
+  attempt(ofVersus).then((again) => (again ? soon.versus() : at("versus").hidden || at("versus-name").focus()));
 }
 
 function decoded(part) {
