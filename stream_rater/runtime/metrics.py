@@ -69,8 +69,8 @@ class EventLatency(Collector):
         family = HistogramMetricFamily(
             "stream_rater_event_latency_seconds",
             "Time from the arrival of a round's record in Kafka until its rating-changed events "
-            "are committed, for each event. All rounds of a wave count as the one that waited "
-            "longest. Events of corrections and seeds do not count. Buckets have traces.",
+            "are committed, for each event, with trace ids. A wave's rounds count as the one that "
+            "waited longest, and corrections and seeds not at all.",
         )  # fmt: skip
         buckets: Any = [*zip(bounds, counts, self._exemplars, strict=True)]
         family.add_metric([], buckets, self._sum_s)

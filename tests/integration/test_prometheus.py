@@ -103,8 +103,9 @@ def scraped(watched: Watched) -> Prometheus:
 
 
 def has_data(asked: Prometheus) -> bool:
-    """Whether the slowest data is there: a recorded ratio of two rates."""
-    found = asked.now("job:stream_rater_rounds_rejected:ratio_rate5m > 0")
+    """Whether the slowest data is there: recorded ratios of rates, one of them once a minute."""
+    rejected = "job:stream_rater_rounds_rejected:ratio_rate5m > 0"
+    found = asked.now(f"{rejected} and on (job) job:stream_rater_budget_burn:ratio_rate30d")
     return bool(found) and bool(asked.now("rate(stream_rater_events_total[1h]) > 0"))
 
 

@@ -47,7 +47,7 @@ LADDERS: Final = (
     '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = {sigma}\n'
 )
 ROUNDS_PER_S: Final = 4.0
-STOPPED_S, RUNS_S = 3.0, 1.0
+STOPPED_S, RUNS_S = 2.0, 0.3
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "worker-stopped": Fault("no worker runs", lambda world: all_stopped(world.workers)),
     "partition-unowned": Fault("a member of the estimators' group rates nothing", unowned),
     "disk-slow": Fault(
-        f"Kafka's disk is slow (Kafka runs {RUNS_S:g} s of {RUNS_S + STOPPED_S:g})",
+        f"Kafka is slow (it runs {RUNS_S:g} s of {RUNS_S + STOPPED_S:g} s, by `SIGSTOP`)",
         lambda world: slow(world.kafka),
     ),
     "ladder-disagrees": Fault("one of two workers has another ladders file", disagreeing),
