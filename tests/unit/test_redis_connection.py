@@ -21,7 +21,7 @@ from redis.connection import Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
 
 from stream_rater.adapters.redis import client, encoding
-from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
+from stream_rater.adapters.redis.calls import CallBatch, Caller, LuaFunctions, bulk, encode_command
 from stream_rater.adapters.redis.connection import Dialer
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.settings import Settings
@@ -297,3 +297,16 @@ def test_not_too_many_at_once() -> None:
     """Where one hash has far more than it should."""
     rows = [("ranked", f"p{i}") for i in range(2 * encoding.MOST_TOGETHER + 1)]
     assert encoding.encode_reads(0, PlayerColumn.of(rows), 1).commands == 3
+
+
+def test_a_valkey_without_lua_is_refused() -> None:
+    """In its own words (of 9.1), with the cure."""
+    words = "Engine 'lua' not found", "Could not find scripting engine 'lua'"
+
+    def refusing(text: str) -> Mock:
+        return Mock(side_effect=redis.ResponseError(text))
+
+    valkey = Mock(function_list=lambda **_: [])
+    valkey.function_load, valkey.script_load = map(refusing, words)
+    with pytest.raises(NoPermissionError, match="; in its place: ".join(words) + ".*: load it"):
+        LuaFunctions().load(valkey)

@@ -35,8 +35,17 @@ CODE = resources.files(__package__).joinpath("functions.lua").read_text(encoding
 """The library, as FUNCTION LOAD takes it."""
 REGISTRATION = f"redis.register_function{{function_name = '{APPLY}', callback = apply}}"
 """The last line of CODE."""
-ABSENT = "unknown command", "unsupported command", "command is not available"
-"""Parts of the answers, in lower case, of servers and proxies that do not know a command."""
+ABSENT = (
+    "unknown command", "unsupported command", "command is not available",
+    "engine 'lua' not found", "could not find scripting engine",
+)  # fmt: skip
+"""Parts of the answers, in lower case, of servers and proxies that do not know a command, and of a
+Valkey without its module for Lua."""
+CURE = (
+    "ratings are written by Lua: allow FUNCTION and FCALL, or SCRIPT and EVALSHA "
+    "(Valkey from 9.1 on may have Lua in a module: load it)"
+)
+NO_SCRIPT = 40 * "0"  # The name of a script that no server has.
 
 
 _first, _, _rest = CODE.partition("\n")
@@ -63,7 +72,8 @@ class LuaFunctions:
 
     def load(self, server: Client) -> None:
         """Load the code into one server, unless it has it. Raises LayoutMismatch if it has other
-        functions of this name, and redis.RedisError."""
+        functions of this name, NoPermissionError if it runs neither functions nor scripts, and
+        redis.RedisError."""
         if not self.refusal:
             try:
                 _load_library(server)
@@ -75,6 +85,9 @@ class LuaFunctions:
                 return
         try:
             server.script_load(SCRIPT)
+            server.evalsha(NO_SCRIPT, 0)
+        except NoScriptError:
+            return
         except redis.ResponseError as error:
             raise self.failure(error) from None
 
@@ -90,7 +103,7 @@ class LuaFunctions:
         """A reply as it is; if it says that scripts are denied, too, an error with both reasons."""
         if not self.refusal or not _is_denied(reply, "'evalsha", "'script"):
             return reply
-        return NoPermissionError(f"{self.refusal}; in its place: {_said(reply)}")
+        return NoPermissionError(f"{self.refusal}; in its place: {_said(reply)}: {CURE}")
 
 
 def _said(error: Exception) -> str:
