@@ -22,6 +22,11 @@ THREE_COPIES = {
 QUICK_FAILOVER = {
     # Killed members leave sooner: a session must have at least 6 s by default.
     "group.min.session.timeout.ms": "1000",
+    # The same for the group protocol `consumer`, whose members do not choose.
+    "group.consumer.min.session.timeout.ms": "2000",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
     # After a SIGKILL the controller lets the node join again only when its old session is over
     # (default 9 s).
     "broker.session.timeout.ms": "3000",

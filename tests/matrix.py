@@ -16,10 +16,14 @@ from local.go_tools import GO_MINIMUM, find_go
 from local.stores import ALL, STORE_VARIABLE, why_missing
 from local.tools import KAFKA_CHOICE, KAFKA_VARIABLE, KAFKA_VERSION, ROOT
 from tests.brokers import kfake
+from tests.real import PROTOCOL_VARIABLE
 
 PAGE = ROOT / "docs" / "operations" / "managed-services.md"
 
-RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION  # The last before Kafka 4, its first, and the tests'.
+BY_CONSUMER = f"{KAFKA_VERSION}/consumer"  # With the group protocol of this name.
+
+RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION, BY_CONSUMER
+"""The last release before Kafka 4, its first, and the tests' own, twice."""
 
 KFAKE = "kfake"  # Another implementation of the protocol, in Go, which `tests/kfake` runs.
 
@@ -64,11 +68,10 @@ Rows = Mapping[str, Row]  # By title.
 
 
 class Runner(NamedTuple):
-    """Runs suites on one server, whose address an environment variable gives them."""
+    """Runs suites on one server, whose address or release environment variables give them."""
 
     title: str
-    variable: str
-    value: str
+    variables: Mapping[str, str]
 
     def row(self, suites: Mapping[str, Sequence[str]], faults: Sequence[str]) -> Row:
         """Run these suites and faults. Returns the row of the table."""
@@ -98,7 +101,7 @@ class Runner(NamedTuple):
 
     def _python(self, module: str, *arguments: str) -> int:
         """Run a module on that server. Its output goes to standard error; returns its exit code."""
-        environment = {**os.environ, self.variable: self.value}
+        environment = {**os.environ, **self.variables}
         command = [sys.executable, "-m", module, *arguments]
         return subprocess.run(
             command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False
@@ -116,7 +119,7 @@ def stores(names: Sequence[str]) -> Rows:
             continue
         missing = () if store.clusters else ("redis-failover",)
         faults = [name for name in STORE_FAULTS if name not in missing]
-        found = Runner(store.title, STORE_VARIABLE, store.name).row(STORE_SUITES, faults)
+        found = Runner(store.title, {STORE_VARIABLE: store.name}).row(STORE_SUITES, faults)
         rows[store.title] = {**found, **{f"`{name}`": Counts(0, 0, 1) for name in missing}}
     return rows
 
@@ -129,10 +132,12 @@ def brokers(names: Sequence[str]) -> Rows:
             rows["kfake (franz-go)"] = _row_of_kfake()
             continue
         command = [sys.executable, "-m", "local.setup", "kafka"]
-        environment = {**os.environ, KAFKA_CHOICE: release}
+        version, slash, protocol = release.partition("/")
+        variables = {KAFKA_CHOICE: version, PROTOCOL_VARIABLE: protocol or "classic"}
+        environment = {**os.environ, **variables}
         if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
             sys.exit(1)  # the set-up has said why
-        runner = Runner(f"Apache Kafka {release}", KAFKA_CHOICE, release)
+        runner = Runner(f"Apache Kafka {version}{slash and ', '}{protocol}", variables)
         rows[runner.title] = runner.row(BROKER_SUITES, BROKER_FAULTS)
     return rows
 
@@ -144,7 +149,7 @@ def _row_of_kfake() -> Row:
         tempfile.TemporaryDirectory(prefix="stream-rater-") as folder,
         kfake(Path(folder)) as server,
     ):
-        runner = Runner("kfake", KAFKA_VARIABLE, server.address)
+        runner = Runner("kfake", {KAFKA_VARIABLE: server.address})
         return runner.row({name: BROKER_SUITES[name] for name in OF_KFAKE}, ())
 
 

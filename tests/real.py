@@ -1,6 +1,7 @@
 """Real Kafka and Redis for tests: a topic prefix and a Redis database that no other test has."""
 
 import itertools
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ OUR_DATABASES = 4096
 GIVEN_DATABASES = 16  # The number of databases of a Redis by default.
 
 CLAIM = "stream-rater:test"  # Marks a database as taken by a test.
+
+PROTOCOL_VARIABLE = "STREAM_RATER_TEST_GROUP_PROTOCOL"
+GROUP_PROTOCOL: Any = os.environ.get(PROTOCOL_VARIABLE) or "classic"
 
 DELETION_S = 60.0  # A broker that was just stopped must first register again.
 
@@ -62,7 +66,7 @@ def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
     url, client = _claimed_database(addresses.redis, GIVEN_DATABASES if given or ours else 0)
     settings = Settings(
         kafka=addresses.kafka, redis=url, topic_prefix=prefix, http="127.0.0.1:0",
-        serve="127.0.0.1:0", partitions=4, shards=4, buckets=4,
+        serve="127.0.0.1:0", partitions=4, shards=4, buckets=4, group_protocol=GROUP_PROTOCOL,
     )  # fmt: skip
     try:
         yield settings

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -10,9 +10,10 @@ from msgspec import Meta
 
 PREFIX = "STREAM_RATER_"
 
-NOT_SETTINGS = frozenset(
-    {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
-)
+NOT_SETTINGS = frozenset({
+    "STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE",
+    "STREAM_RATER_TEST_GROUP_PROTOCOL",
+})  # fmt: skip
 """Variables with our prefix that tests and benchmarks read."""
 
 OF_KUBERNETES = re.compile(
@@ -147,7 +148,11 @@ class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     replication: Annotated[int, Meta(ge=1, le=7)] = 1
     """Replication factor of topics that the service creates."""
     session_timeout_ms: Annotated[int, Meta(ge=1000)] = 6000
-    """Time after which the partitions of a silent worker are assigned to others."""
+    """Time after which the partitions of a silent worker are assigned to others. With the group
+    protocol `consumer` it is the brokers' setting."""
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    """How Kafka shares partitions among workers; see [Group protocol](settings.md#group-protocol).
+    """
     transaction_timeout_ms: Annotated[int, Meta(ge=1000)] = 10_000
     """Time after which Kafka aborts a transaction. It includes the time that Redis takes to apply a
     batch. Below 5 s, a slow Redis may cost an abort and a new start."""

@@ -366,9 +366,12 @@ def _by_partition(name: str, text: str) -> GaugeMetricFamily:
 NAMES: Final = {"estimator": "estimate", "updater": "update"}  # By role, the name of its spans.
 
 
-def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
+def spans_of(
+    role: str, topic: str, group: str = "", client: str = ""
+) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
     """A context manager that records, for each traced round of a topic, a span of the block, with
-    the exception if the block raises one."""
+    the exception if the block raises one. `group` and `client`: the ids of the Kafka consumer.
+    The attributes have the names of OpenTelemetry's conventions for Kafka."""
     try:
         from opentelemetry import trace
         from opentelemetry.trace.propagation import tracecontext
@@ -381,7 +384,10 @@ def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractCont
         carried = {name: value.decode() for name, value in traced.trace.headers()}
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
+            "messaging.operation.name": NAMES[role],
             "messaging.operation.type": "process",
+            "messaging.consumer.group.name": group,
+            "messaging.client.id": client,
             "messaging.destination.name": topic,
             "messaging.destination.partition.id": str(traced.partition),
             "messaging.kafka.offset": traced.offset,
@@ -398,6 +404,7 @@ def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractCont
             yield
         except Exception as error:
             for span in spans:
+                span.set_attribute("error.type", type(error).__qualname__)
                 span.record_exception(error)
                 span.set_status(trace.StatusCode.ERROR, str(error))
             raise

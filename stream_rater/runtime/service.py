@@ -268,7 +268,8 @@ class Service:
         topic, group = (topics.rounds, ESTIMATORS) if estimating else (topics.parts, UPDATERS)
         input_ = Input(settings, topic, group, self._stop, prefer_large_fetches=estimating)
         self.metrics.partitions.labels(name).set(self._partitions[topic])
-        observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
+        spans = spans_of(name, topic, settings.topic_prefix + group, input_.client_id)
+        observer = ServiceObserver(self.metrics, name, log.logger(name), spans)
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.ends, observer, corrections=estimating)
         store = RedisStore(settings)

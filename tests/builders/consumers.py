@@ -1,5 +1,6 @@
 """Doubles of consumers: of an input's, and of one that reads a topic whose partitions grow."""
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ class Client:
 
     end = 0  # The end of the partition.
     name = "member"  # Its id in the group; empty if it is no member.
+    epoch = 1  # The group's generation, or the member's epoch.
 
     def __init__(self) -> None:
         self.at = 0
@@ -29,6 +31,9 @@ class Client:
 
     def memberid(self) -> str:
         return self.name
+
+    def consumer_group_metadata(self) -> bytes:
+        return b"CGMDv2:" + struct.pack("=i", self.epoch)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None

@@ -418,6 +418,33 @@ def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
         raise found._translated(FENCED)
 
 
+def test_members_by_the_group_protocol_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers choose for them. A client is a member while it has an epoch, with or without
+    partitions. Brokers without the protocol, and a name that is not free yet, are told apart."""
+    client, made = Client(), dict[str, Any]()
+    monkeypatch.setattr(access, "new_consumer", lambda _, options: made.update(options) or client)
+    at = Settings(kafka="127.0.0.1:1", instance_id="w-1", group_protocol="consumer")
+    found = Input(at, "t", "g")
+    assert made["group.protocol"] == "consumer" and made["group.instance.id"] == "w-1"
+    chosen = "session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"
+    assert not made.keys() & {*chosen}
+    for epoch, joined in ((0, False), (1, True), (-1, False)):
+        client.epoch = epoch
+        found._read_membership()
+        assert found.joined == joined and (found._metadata is not None) == joined
+    old = KafkaError(KafkaError._FATAL, "Fatal error: Broker: API version not supported: ...")
+    with pytest.raises(Denied, match=r"STREAM_RATER_GROUP_PROTOCOL=consumer takes Kafka 4\.0"):
+        raise found._translated(old)
+    used = KafkaError(
+        KafkaError._FATAL, "Fatal error: The instance ID is still used by another member"
+    )
+    for _ in range(3):  # until the session of the one that was killed is over
+        with pytest.raises(LogTrouble, match="joining again helps"):
+            raise found._translated(used)
+    with pytest.raises(Fenced, match="another worker has"):
+        raise found._translated(FENCED)
+
+
 def test_a_worker_without_a_name_believes_what_ends_its_client() -> None:
     with input_of_nobody() as found, pytest.raises(Fenced, match=r"^kafka: fenced$"):
         raise found._translated(FENCED)

@@ -40,7 +40,12 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 def an_engine() -> EmbeddedEngine:
     """Both machines, watched as the service watches them."""
     observers = {
-        role: ServiceObserver(Metrics(), role, log.logger(role), observer.spans_of(role, topic))
+        role: ServiceObserver(
+            Metrics(),
+            role,
+            log.logger(role),
+            observer.spans_of(role, topic, f"{role}s", "worker-1"),
+        )
         for role, topic in (("estimator", "rounds"), ("updater", "parts"))
     }
     return EmbeddedEngine(estimating=observers["estimator"], updating=observers["updater"])
@@ -75,8 +80,14 @@ def test_a_traced_round_has_its_spans(exported: InMemorySpanExporter) -> None:
         assert attributes(span)["stream_rater.ladder"] == "ranked-eu"
         assert span.end_time is not None and span.start_time is not None
         assert span.end_time > span.start_time
-    assert attributes(found[0])["messaging.destination.name"] == "rounds"
-    assert attributes(found[0])["messaging.kafka.offset"] == 1
+        assert attributes(span)["messaging.client.id"] == "worker-1"
+    of_messaging = {k: v for k, v in attributes(found[0]).items() if k.startswith("messaging.")}
+    assert of_messaging == {
+        "messaging.system": "kafka", "messaging.operation.name": "estimate",
+        "messaging.operation.type": "process", "messaging.client.id": "worker-1",
+        "messaging.consumer.group.name": "estimators", "messaging.destination.name": "rounds",
+        "messaging.destination.partition.id": "0", "messaging.kafka.offset": 1,
+    }  # fmt: skip
     assert len({attributes(each)["messaging.destination.partition.id"] for each in found[1:]}) == 2
 
 
@@ -96,6 +107,7 @@ def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExpor
     (span,) = exported.get_finished_spans()
     assert span.status.status_code is api.StatusCode.ERROR
     assert span.status.description == "kafka: away"
+    assert attributes(span)["error.type"] == "LogTrouble"
     assert [event.name for event in span.events] == ["exception"]
 
 

@@ -9,6 +9,7 @@ The broker does not fence a transaction without a member.
 """
 
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -21,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka.records import Messages, source_commit
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
 
 TIMEOUT_S = 5.0
@@ -45,6 +46,12 @@ AGAIN_S = 60.0
 REPORTED_ERRORS = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
 FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
 """Errors of one broker. librdkafka continues with the others, or reports that none is left."""
+
+
+NO_PROTOCOL = "API version not supported"
+STILL_USED = "still used by another member"
+"""What a fatal error says, which has no code of its own, where brokers do not have the protocol
+`consumer`, and where a killed member's session is not over: then its name is not free yet."""
 
 
 def _is_fatal(error: KafkaError) -> bool:
@@ -77,6 +84,24 @@ class _Statistics(msgspec.Struct):
 _STATISTICS = msgspec.json.Decoder(_Statistics)
 
 
+def _of_protocol(settings: Settings) -> dict[str, Any]:
+    """The options of a member by its group protocol. The new one has the others on the brokers."""
+    if settings.group_protocol == "consumer":
+        return {"group.protocol": "consumer"}
+    return {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": settings.session_timeout_ms,
+        # Members learn of a rebalance at their next heartbeat, and all wait for the last one.
+        "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
+    }
+
+
+def _generation(metadata: bytes) -> int:
+    """The group's generation, or a member's epoch, in the client's form; 0 or less: of no member.
+    Under the protocol `consumer` a client has its member id before it joins, and keeps it."""
+    return int.from_bytes(metadata[len("CGMDv2:") :][:4], sys.byteorder, signed=True)
+
+
 class Fenced(Exception):
     """This worker cannot continue: another process uses its `instance_id`."""
 
@@ -107,9 +132,8 @@ class Input:
         self._fetched: dict[int, int] = {}
         """The next offset that the client fetches of a partition, if it had nothing for us then.
         It may be out of date while a partition is paused."""
-        self._member: str | None = None
-        """The member id in the group at the last poll; None if the worker was no member."""
         self._metadata: Any = None
+        """The group's metadata at the last poll; None if the worker was no member."""
         self._member_read_s = -math.inf
         """When the membership was last read."""
         self._may_rejoin = False
@@ -127,10 +151,7 @@ class Input:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": settings.session_timeout_ms,
-            # Members learn of a rebalance at their next heartbeat, and all wait for the last one.
-            "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
+            **_of_protocol(settings),
             "queued.max.messages.kbytes": 65_536,
             # The first batch is always sent whole, however large it is. Little may follow it,
             # because the client decompresses a whole response at once.
@@ -148,6 +169,7 @@ class Input:
         if self._static:
             options["group.instance.id"] = settings.instance_id
         self._options, self._again_s = options, -math.inf
+        self.client_id: str = options["client.id"]
         self.consumer = access.new_consumer(settings, options)
         self._subscribed = False
 
@@ -280,10 +302,10 @@ class Input:
         metadata = self.consumer.consumer_group_metadata()
         self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.
-        self._member = self.consumer.memberid() or None
-        self._metadata = metadata if self._member else None
-        if self._member is None:
-            self._joined_s = math.inf
+        is_member = _generation(metadata) > 0 and self.consumer.memberid()
+        self._metadata = metadata if is_member else None
+        # Under the protocol `consumer`, an assignment of no partitions is not reported.
+        self._joined_s = min(self._joined_s, self._member_read_s) if is_member else math.inf
 
     @property
     def joined(self) -> bool:
@@ -306,7 +328,10 @@ class Input:
         if not _is_fatal(error):
             return access.trouble_of(error)
         why, name = f"kafka: {error.str()}", f"{PREFIX}INSTANCE_ID={self._settings.instance_id}"
-        if not self._static or time.monotonic() < self._again_s + AGAIN_S:
+        if NO_PROTOCOL in why:
+            return Denied(f"{why}: {PREFIX}GROUP_PROTOCOL=consumer takes Kafka 4.0 or newer")
+        is_again = time.monotonic() < self._again_s + AGAIN_S and STILL_USED not in why
+        if not self._static or is_again:
             return Fenced(f"{why}: another worker has {name}, too" if self._static else why)
         # A broker that was restarted may say so of a name that nobody shares.
         self._join_again(error)
