@@ -10,20 +10,23 @@ from typing import Any
 
 import msgspec
 
+from local.processes import LOOPBACK, free_port
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import ESTIMATORS, to_json
 from stream_rater.contract.seeds import RESET, SEEDED
+from tests.chaos import last_release
 from tests.chaos.corrected import CROWD, LADDERS, PLAYERS, CorrectedSeason, matches
 from tests.chaos.crew import Violation
-from tests.chaos.scene import Freed, Outcome, Scene, a_scene, freed
-from tests.integration.processes import WorkerProcess, wait_until
+from tests.chaos.scene import Freed, Outcome, Scene, a_scene, freed, verify
+from tests.chaos.serving import started, wait_until_all_answer
+from tests.integration.processes import THIS_RELEASE, WorkerProcess, wait_until
 from tests.integration.topics import Bytes, produce
 from tests.redis_cluster import a_redis_cluster
 
-NEXT_KERNEL = "tests.chaos.next_kernel"
+NEXT_KERNEL, LAST = "tests.chaos.next_kernel", last_release.__name__
 KILLS, GUST = 30, 10
 FIRST = 12_000  # Rounds before the first correction, whose replay takes some tenths of a second.
 AHEAD, AT_ONCE = 30, 2  # The most rounds behind a correction, and corrections sent together.
@@ -182,6 +185,36 @@ def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
+def releases(name: str, folder: Path, quick: bool) -> Outcome:
+    """Roll workers and two `serve`, which are asked all the time, from the last release to this
+    one while rounds and corrections arrive, and back again. `verify` of both finds no difference.
+    """
+    last_release.tree()
+    apis = [f"{LOOPBACK}:{free_port()}" for _ in range(2)]
+    with (
+        a_corrected_scene(
+            name, folder, quick, first=FIRST // (10 if quick else 1), apis=apis, module=LAST
+        ) as (scene, season),
+        started(scene, apis, folder) as doors,
+    ):
+        for module in (THIS_RELEASE, LAST) * scene.times(3):
+            scene.crew.module = module
+            for worker in list(scene.crew.workers):
+                during(scene, season, worker.terminate, begun=False)
+                worker.wait()
+                scene.crew.replace(worker).wait_ready()
+                during(scene, season, lambda: None, begun=False)
+            for door in doors:
+                door.stop()
+                door.module = module
+                season.play(AHEAD)
+                door.start()
+                wait_until_all_answer(doors)
+            scene.recover()
+            verify(name, scene.settings, module)
+        return scene.outcome()
+
+
 BEFORE_SEEDS, BETWEEN_SEEDS = 400, 60  # Rounds before the first seed, and the most with each fault.
 LARGE = 400  # the number of new players in a seed
 
@@ -254,5 +287,6 @@ def seeds(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 STORIES = (
-    corrections, corrections_failover, corrections_hard_lone_broker, corrections_upgrade, seeds,
+    corrections, corrections_failover, corrections_hard_lone_broker, corrections_upgrade, releases,
+    seeds,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from tests.chaos.judging import Recording, asking, check, judge_twice, recording
 from tests.chaos.season import Season, lobbies, seeded
 from tests.integration.processes import THIS_RELEASE, stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
+from tests.real import GROUP_PROTOCOL
 from tests.waits import Watch
 
 AT_ONCE = 400  # how many rounds of eight players wait when something breaks: about a second's work
@@ -153,9 +154,10 @@ def a_scene(
     workers: int = 2, kafka: Callable[..., Any] = start_kafka,
     redis: Callable[[Path], Any] = advised_redis, named: bool = True,
     season: Callable[..., Season] = Season, redisplayed: Mapping[str, int] = {},
-    apis: Sequence[str] = (), **settings: Any,
+    apis: Sequence[str] = (), module: str = THIS_RELEASE, **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
-    """Servers and ready workers for the block. `apis`: addresses where the story starts `serve`."""
+    """Servers and ready workers for the block. `apis`: addresses where the story starts `serve`.
+    `module`: the release of the workers."""
     rounds = rounds or lobbies()
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
@@ -163,11 +165,11 @@ def a_scene(
         brokers = brokers if isinstance(brokers, list) else [brokers]
         at = Settings(
             kafka=",".join(each.address for each in brokers), redis=store.address,
-            http="127.0.0.1:0", shards=6, session_timeout_ms=2000,
+            http="127.0.0.1:0", shards=6, session_timeout_ms=2000, group_protocol=GROUP_PROTOCOL,
         )  # fmt: skip
         at = msgspec.structs.replace(at, **settings)
         folder.mkdir(parents=True, exist_ok=True)
-        crew = Crew(at, stack.enter_context(started_workers(folder)), named)
+        crew = Crew(at, stack.enter_context(started_workers(folder)), named, module=module)
         live = folder / "observed.jsonl.gz"
         recorder = stack.enter_context(
             recording(live, "--name", "live", *words_of(at, redisplayed), *asking(apis))

@@ -28,7 +28,7 @@ def started(scene: Scene, apis: Sequence[str], folder: Path) -> Iterator[list[Ho
             settings = msgspec.structs.replace(
                 scene.settings, serve=address, index=str(place / "index"), serve_rate=0.0
             )
-            door = Host(settings, place, "serve")
+            door = Host(settings, place, "serve", module=scene.crew.module)
             stack.callback(door.close)
             door.start()
             doors.append(door)
@@ -46,7 +46,7 @@ def wait_until_asked(serve: WorkerProcess, count: int = ANSWERS) -> None:
     )  # fmt: skip
 
 
-def _wait_until_all_answer(doors: Sequence[Host]) -> None:
+def wait_until_all_answer(doors: Sequence[Host]) -> None:
     for door in doors:
         door.check().wait_ready()
         wait_until_asked(door.check())
@@ -60,7 +60,7 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
         scene.recover()
         for i in range(scene.times(4)):
             victim, other = doors[i % PROCESSES], doors[1 - i % PROCESSES]
-            _wait_until_all_answer(doors)
+            wait_until_all_answer(doors)
             scene.load()
             with scene.fault():
                 wait_until_asked(other.check())
@@ -70,5 +70,5 @@ def serve_killed(name: str, folder: Path, quick: bool) -> Outcome:
                 scene.season.play(AT_ONCE // 4)
                 wait_until_asked(other.check())
                 victim.start()
-        _wait_until_all_answer(doors)
+        wait_until_all_answer(doors)
         return scene.outcome()

@@ -35,7 +35,7 @@ from tests.chaos.judging import Posts, check, judge_twice, recording, words_of
 from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis, verify
 from tests.chaos.season import seeded
 from tests.data_files import audit, committed_of, ends_of, unfinished
-from tests.integration.processes import WorkerProcess, wait_until, workers
+from tests.integration.processes import THIS_RELEASE, WorkerProcess, wait_until, workers
 from tests.integration.topics import Finished, read_topic
 from tests.judge.judge import judged
 from tests.waits import STILL_S
@@ -112,14 +112,17 @@ def _kills(
 class Host:
     """Starts and kills a command of the service, which always has the same address."""
 
-    def __init__(self, settings: Settings, folder: Path, *words: str) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, *words: str, module: str = THIS_RELEASE
+    ) -> None:
         self.settings, self._folder, self._words, self._count = settings, folder, words, 0
+        self.module = module
         self._process: WorkerProcess | None = None
 
     def start(self) -> None:
         log = self._folder / f"{self._words[0]}-{self._count}.log"
         self._count += 1
-        command = [sys.executable, "-m", "stream_rater", *self._words]
+        command = [sys.executable, "-m", self.module, *self._words]
         self._process = WorkerProcess(self.settings, log, command=command)
 
     def check(self) -> WorkerProcess:
