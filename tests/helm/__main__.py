@@ -1,5 +1,6 @@
 """`make chart`: writes what is made of the chart, for a person to read and to commit."""
 
+from tests.helm import strimzi
 from tests.helm.chart import CHART, GOLDEN, documentation, rendered
 
 GOLDEN_CASES = ("separate", "secured", "serving")
@@ -7,8 +8,9 @@ GOLDEN_CASES = ("separate", "secured", "serving")
 
 
 def main() -> None:
-    """The chart's README and the golden renders."""
+    """The chart's README, the example for Strimzi, and the golden renders."""
     (CHART / "README.md").write_text(documentation())
+    strimzi.FILE.write_text(strimzi.text())
     for case in GOLDEN_CASES:
         (GOLDEN / f"{case}.yaml").write_text(rendered(case))
 

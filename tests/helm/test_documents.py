@@ -1,7 +1,9 @@
 """README, golden files, schema and defaults agree with the templates of the chart."""
 
+import base64
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from local.go_tools import TOOLS, GoTool, is_of
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
 from stream_rater.runtime.metrics import EVENTS_S
+from tests.helm import strimzi
 from tests.helm.__main__ import GOLDEN_CASES
 from tests.helm.chart import CHART, GOLDEN, documentation, helm, of_kind, rendered, require_helm
 
@@ -34,6 +37,22 @@ def test_the_tools_are_those_of_the_pins(tool: GoTool) -> None:
 def test_the_readme_is_made_of_the_comments() -> None:
     """The README is current: `make chart` was run after the last change."""
     assert (CHART / "README.md").read_text() == documentation(), "make chart"
+
+
+def test_the_example_for_strimzi_is_what_the_service_creates() -> None:
+    """Its topics, and the rights of the page. `make chart` was run after the last change."""
+    assert strimzi.FILE.read_text() == strimzi.text(), "make chart"
+
+
+def test_the_chart_describes_itself() -> None:
+    """Its picture is the page's, and its version and licence are the project's."""
+    described = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    picture = (ROOT / "stream_rater" / "serve" / "page" / "icon.svg").read_bytes()
+    kind, _, data = described["icon"].partition(",")
+    assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", picture)
+    assert described["version"] == described["appVersion"] == project["version"]
+    assert described["annotations"]["artifacthub.io/license"] == project["license"]
 
 
 def test_every_value_is_documented() -> None:
@@ -157,6 +176,7 @@ WARNED = {
     KEPT_OUT: "WARNING: Prometheus cannot reach the workers",
     r"kafka.options.enable\.ssl\.certificate\.verification=false": "is taken for Kafka",
     r"kafka.options.ssl\.endpoint\.identification\.algorithm=none": "is taken for Kafka",
+    "prometheusRule.enabled=true": "WARNING: prometheusRule.runbookUrl is an example",
 }
 
 
@@ -166,4 +186,6 @@ def test_the_notes_warn() -> None:
     for change, warning in WARNED.items():
         assert warning in notes(f"--set={change}")
         assert warning not in usual
+    ours = "prometheusRule.enabled=true,prometheusRule.runbookUrl=https://wiki.test/runbook/"
+    assert "runbookUrl" not in notes(f"--set={ours}")
     assert WARNED[KEPT_OUT] not in notes(f"--set={KEPT_OUT},networkPolicy.enabled=false")

@@ -1,18 +1,20 @@
-"""Parts of the chart that are off by default: `serve`, whose pods are no workers; the CronJob that
-starts seasons and keeps their standings; and scaling by KEDA, by the lag of consumer groups."""
+"""Parts of the chart that are off by default: `serve`, whose pods are no workers; CronJobs, one of
+which starts seasons; and scaling by KEDA, by the lag of consumer groups."""
 
 import json
+import re
 from typing import Any
 
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli.app import main
+from stream_rater.cli import app
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.events import ESTIMATORS, UPDATERS
+from tests import pages
 from tests.builders.cases import cases
-from tests.helm.chart import Resource, of_kind, refusal, the, worker_pods
+from tests.helm.chart import CHART, Resource, of_kind, refusal, the, worker_pods
 
-CASE = "serving"
+CASE, NAME = "serving", "rater-stream-rater"
 
 
 def program(pod: Resource) -> dict[str, Any]:
@@ -108,10 +110,16 @@ def test_it_is_reached_where_it_listens() -> None:
     for kind, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):
         assert found[f"{kind}Probe"]["httpGet"] == {"path": path, "port": "probes"}
     assert of_serve("ServiceMonitor")["spec"]["endpoints"][0]["port"] == "probes"
+    podwise = [each["spec"]["podMetricsEndpoints"][0] for each in of_kind("PodMonitor", JOBS)]
+    assert [each["port"] for each in podwise] == ["http", "probes"]
     (rule,) = the("Ingress", CASE)["spec"]["rules"]
     backend = rule["http"]["paths"][0]["backend"]["service"]
     assert rule["host"] == "ratings.play.example"
     assert backend == {"name": service["metadata"]["name"], "port": {"name": "http"}}
+    route = the("HTTPRoute", "cloud")["spec"]
+    assert route["hostnames"] == [rule["host"]]
+    (port,) = (p["port"] for p in service["spec"]["ports"] if p["name"] == backend["port"]["name"])
+    assert route["rules"][0]["backendRefs"] == [{"name": backend["name"], "port": port}]
     *_, seconds, api = the("Pod", CASE)["spec"]["containers"][0]["args"]
     assert (seconds, api) == ("120", f"{service['metadata']['name']}:80")
 
@@ -150,64 +158,99 @@ def test_wrong_values_are_refused() -> None:
         assert change.split("=", maxsplit=1)[0].split(".")[1] in refusal(f"--set={change}")
 
 
-# --- seasons --------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------
+
+JOBS = "strimzi"
+"""The case with all of them."""
+LIMITS_S = {"backup": 3600, "checkpoint": 21600, "verify": 21600}
+LAST = ["--settings", "/etc/stream-rater/config/settings.toml"]
 
 
-def job() -> Resource:
-    """The pod of the job."""
-    found: Resource = the("CronJob", CASE)["spec"]["jobTemplate"]["spec"]["template"]
-    return found
+def jobs() -> dict[str, Resource]:
+    """Each CronJob's spec, by its name behind the release's."""
+    found = of_kind("CronJob", JOBS)
+    return {each["metadata"]["name"].removeprefix(f"{NAME}-"): each["spec"] for each in found}
+
+
+def pod_of_job(name: str) -> Resource:
+    return dict(jobs()[name]["jobTemplate"]["spec"]["template"])
+
+
+def test_jobs_run_alone_and_end_and_failures_stay() -> None:
+    """None runs beside itself. A Job that fails is kept with its pods, and an alert names it."""
+    assert [*jobs()] == ["backup", "checkpoint", "seasons", "verify", "verify-all"]
+    assert of_kind("CronJob", "separate") == []
+    for name, spec in jobs().items():
+        assert (spec["concurrencyPolicy"], spec["timeZone"]) == ("Forbid", "Etc/UTC")
+        assert spec["failedJobsHistoryLimit"] == 3
+        job = spec["jobTemplate"]["spec"]
+        assert job["template"]["spec"]["restartPolicy"] == "Never" or name == "seasons"
+        assert job.get("activeDeadlineSeconds") == LIMITS_S.get(name)
+    (group,) = the("PrometheusRule", JOBS)["spec"]["groups"][-1:]
+    (rule,) = group["rules"]
+    (pattern,) = re.findall('job_name=~"(.*?)"', rule["expr"])
+    assert all(re.fullmatch(pattern, f"{NAME}-{name}-29384950") for name in jobs())
+    assert f"### {rule['alert']}" in pages.text("operations/runbook.md")
+
+
+def test_each_command_is_one() -> None:
+    """Commands accept their arguments. A backup runs the chart's program."""
+    for name in ("verify", "checkpoint", "verify-all"):
+        *words, option, file = program(pod_of_job(name))["args"]
+        assert [option, file] == LAST
+        app.main.commands[words[0]].make_context(words[0], words[1:])
+    ours = (CHART / "files" / "snapshot.py").read_text()
+    backup = program(pod_of_job("backup"))
+    assert (backup["command"], backup["args"]) == (["python", "-c"], [ours, LAST[1]])
 
 
 def test_it_starts_the_season_and_then_keeps_the_standings() -> None:
     """All seasons start before any standings are kept. Both commands accept their arguments."""
-    pod = job()["spec"]
+    made = the("CronJob", CASE, "seasons.ladders={ranked-eu,ranked-na}")
+    pod = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     starts = [each["args"] for each in pod["initContainers"]]
     keeps = [each["args"] for each in pod["containers"]]
-    last = ["--settings", "/etc/stream-rater/config/settings.toml"]
     assert starts == [
-        ["correct", "season", ladder, "%Y%m", "--keep", "0.8", "--sigma", "120", *last]
+        ["correct", "season", ladder, "%Y%m", "--keep", "0.8", "--sigma", "120", *LAST]
         for ladder in ("ranked-eu", "ranked-na")
     ]
     assert keeps == [
-        ["season-standings", ladder, "--wait", "3600", *last]
+        ["season-standings", ladder, "--wait", "3600", *LAST]
         for ladder in ("ranked-eu", "ranked-na")
     ]
     for words in (*starts, *keeps):
-        command: Any = main
+        command: Any = app.main
         while hasattr(command, "commands"):
             command, words = command.commands[words[0]], words[1:]
         options = {name for each in command.params for name in each.opts}
         assert {each for each in words if each.startswith("--")} <= options
 
 
-def test_pods_of_seasons_are_restricted_and_are_no_workers() -> None:
-    """They are restricted as all pods of the chart, and no selector of workers finds them."""
-    pod, labels = job()["spec"], job()["metadata"]["labels"]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["automountServiceAccountToken"] is False
-    for each in (*pod["initContainers"], *pod["containers"]):
-        assert each["securityContext"]["readOnlyRootFilesystem"] is True
-        assert each["resources"]["requests"] and each["resources"]["limits"]
+@cases("name", ["backup", "checkpoint", "seasons", "verify", "verify-all"])
+def test_pods_of_jobs_are_no_workers(name: str) -> None:
+    """No selector of workers finds them, and one NetworkPolicy is for all of them."""
+    pod, labels = pod_of_job(name)["spec"], pod_of_job(name)["metadata"]["labels"]
+    for each in (*pod.get("initContainers", ()), *pod["containers"]):
         mounts = {mount["name"] for mount in each["volumeMounts"]}
         assert mounts <= {volume["name"] for volume in pod["volumes"]}
-    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind("NetworkPolicy", CASE)}
-    own = policies.pop("rater-stream-rater-seasons")
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind("NetworkPolicy", JOBS)}
+    own = policies.pop(f"{NAME}-jobs")
     assert own["podSelector"]["matchLabels"].items() <= labels.items()
-    assert own["egress"] == policies["rater-stream-rater"]["egress"]
+    assert own["egress"] == policies[NAME]["egress"]
     assert "ingress" not in own
     others = [each["podSelector"]["matchLabels"] for each in policies.values()]
-    others += [each["spec"]["selector"] for each in of_kind("Service", CASE)]
-    others += [e["spec"]["selector"]["matchLabels"] for e in of_kind("PodDisruptionBudget", CASE)]
+    others += [each["spec"]["selector"] for each in of_kind("Service", JOBS)]
+    others += [e["spec"]["selector"]["matchLabels"] for e in of_kind("PodDisruptionBudget", JOBS)]
+    others += [each["spec"]["selector"]["matchLabels"] for each in of_kind("PodMonitor", JOBS)]
     assert not any(each.items() <= labels.items() for each in others)
-    for worker in worker_pods(CASE).values():
+    for worker in worker_pods(JOBS).values():
         assert not own["podSelector"]["matchLabels"].items() <= worker["metadata"]["labels"].items()
 
 
 def test_what_could_not_start_a_season_is_refused() -> None:
     """Helm refuses them, and names the values."""
     for change in (
-        {"enabled": True}, {"enabled": True, "ladders": ["-x"]}, {"number": "autumn"},
+        {"enabled": True, "ladders": ["-x"]}, {"number": "autumn"},
         {"keep": 1.5}, {"sigma": -1}, {"schedule": ""},
     ):  # fmt: skip
         assert "seasons" in refusal(f"--set-json=seasons={json.dumps(change)}")

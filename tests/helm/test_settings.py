@@ -84,6 +84,20 @@ def test_a_pod_that_restarts_has_its_share_again(tmp_path: Path) -> None:
         assert settings.session_timeout_ms >= 1000 * away_s
 
 
+def test_a_clients_certificate_may_have_a_secret_of_its_own() -> None:
+    """As with Strimzi, whose Secret of a user has no authority for the brokers."""
+    tls = "existingSecret=ca,certificateSecret=user,certificateKey=user.crt,keyKey=user.key"
+    changes = [f"kafka.tls.{each}" for each in tls.split(",")]
+    (pod, *_) = worker_pods("observed", *changes).values()
+    sources = [s["secret"] for v in pod["spec"]["volumes"][1:2] for s in v["projected"]["sources"]]
+    assert {(s["name"], *s["items"][0].values()) for s in sources} == {
+        ("ca", "ca.crt", "kafka-ca.pem"), ("user", "user.crt", "kafka-certificate.pem"),
+        ("user", "user.key", "kafka-key.pem"),
+    }  # fmt: skip
+    lines = files("observed", *changes)["settings.toml"].splitlines()
+    assert sum(line.startswith("kafka_ssl_") for line in lines) == len(sources) == 3
+
+
 def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
     """Numbers become strings, too, and large ones have no exponent."""
     assert settings_of("secured", tmp_path).kafka_options == {
@@ -120,6 +134,8 @@ def test_the_command_is_one(tmp_path: Path) -> None:
             container = pod["spec"]["containers"][0]
             traced = ["opentelemetry-instrument"] if case == "secured" else []
             assert container["command"] == [*traced, "stream-rater"]
+            names = [each["name"] for each in pod["spec"]["containers"][1:]]
+            assert names == (["proxy"] if case == "cloud" else [])
             name, *arguments = container["args"]
             arguments = [moved(each, tmp_path) for each in arguments]
             context = app.main.commands[name].make_context(name, arguments)

@@ -1,22 +1,23 @@
-{{/* A ServiceMonitor: dict root, metadata, selector, job; port, if it is not http. */}}
+{{/* A ServiceMonitor or PodMonitor: dict root, metadata, selector, job; port, if it is not http. */}}
 
-{{- define "stream-rater.serviceMonitor" -}}
+{{- define "stream-rater.monitor" -}}
+{{- $own := .root.Values.serviceMonitor -}}
 apiVersion: monitoring.coreos.com/v1
-kind: ServiceMonitor
+kind: {{ $own.kind }}
 metadata:
   {{- nindent 2 .metadata }}
-    {{- with .root.Values.serviceMonitor.labels }}
+    {{- with $own.labels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
   selector:
     matchLabels:
       {{- nindent 6 .selector }}
-  endpoints:
+  {{ eq $own.kind "PodMonitor" | ternary "podMetricsEndpoints" "endpoints" }}:
     - port: {{ .port | default "http" }}
       path: /metrics
-      interval: {{ .root.Values.serviceMonitor.interval }}
-      scrapeTimeout: {{ .root.Values.serviceMonitor.scrapeTimeout }}
+      interval: {{ $own.interval }}
+      scrapeTimeout: {{ $own.scrapeTimeout }}
       relabelings: # a job for each release, which the rules know by its beginning
         - targetLabel: job
           replacement: {{ .job }}

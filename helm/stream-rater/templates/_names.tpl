@@ -51,10 +51,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
-{{/* Of a component: dict root, component. Pods of `serve` are no workers: what selects those does not
-select these. */}}
+{{/* Of a component: dict root, component. Pods of `serve` and of jobs are no workers: what selects those
+does not select these. */}}
 {{- define "stream-rater.programLabels" -}}
-app.kubernetes.io/name: {{ printf "%s%s" (include "stream-rater.name" .root) (has .component (list "serve" "seasons") | ternary (printf "-%s" .component) "") | toYaml }}
+{{- $suffix := dict "estimator" "" "updater" "" "all" "" "serve" "-serve" -}}
+app.kubernetes.io/name: {{ printf "%s%s" (include "stream-rater.name" .root) (hasKey $suffix .component | ternary (get $suffix .component) "-jobs") | toYaml }}
 app.kubernetes.io/instance: {{ toYaml .root.Release.Name }}
 {{- end }}
 

@@ -7,9 +7,6 @@
 {{- $roles := get $of .component | default (list .component) -}}
 {{- $most := 1 -}}
 {{- range $roles }}{{ $most = max $most (int (get $shares .)) }}{{ end -}}
-{{- if lt (int $values.keda.lagThreshold) (int $most) -}}
-{{- fail (printf "keda.lagThreshold: less than %d: transaction markers alone look like that lag" $most) -}}
-{{- end -}}
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata:
@@ -49,10 +46,10 @@ metadata:
   offsetResetPolicy: earliest
   excludePersistentLag: "true" # a marker, or a shard that waits for an operator
   limitToPartitionsWithLag: "true" # more pods do not help a hot ladder
-  {{- if hasPrefix "sasl" $kafka.securityProtocol }}
-  sasl: {{ get $mechanisms $kafka.sasl.mechanism }}
+  {{- with include "stream-rater.kafkaMechanism" .root }}
+  sasl: {{ get $mechanisms . }}
   {{- end }}
-  {{- if hasSuffix "ssl" $kafka.securityProtocol }}
+  {{- if hasSuffix "ssl" (include "stream-rater.kafkaProtocol" .root) }}
   tls: enable
   {{- end }}
 {{- if include "stream-rater.kedaSecrets" .root | trim }}
@@ -64,14 +61,10 @@ authenticationRef:
 {{/* What KEDA needs of the secrets to ask Kafka; nothing where Kafka asks for none. */}}
 {{- define "stream-rater.kedaSecrets" -}}
 {{- $kafka := .Values.kafka -}}
-{{- if hasPrefix "sasl" $kafka.securityProtocol }}
+{{- if include "stream-rater.kafkaMechanism" . }}
 - {parameter: password, name: {{ toYaml $kafka.sasl.existingSecret }}, key: {{ toYaml $kafka.sasl.passwordKey }}}
 {{- end }}
-{{- if $kafka.tls.existingSecret }}
-{{- range $parameter, $key := dict "ca" $kafka.tls.caKey "cert" $kafka.tls.certificateKey "key" $kafka.tls.keyKey }}
-{{- if $key }}
-- {parameter: {{ $parameter }}, name: {{ toYaml $kafka.tls.existingSecret }}, key: {{ toYaml $key }}}
-{{- end }}
-{{- end }}
+{{- range include "stream-rater.tlsFiles" (dict "root" . "server" "kafka") | fromJsonArray }}
+- {parameter: {{ eq .is "certificate" | ternary "cert" .is }}, name: {{ toYaml .secret }}, key: {{ toYaml .key }}}
 {{- end }}
 {{- end }}

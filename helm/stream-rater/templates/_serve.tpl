@@ -3,12 +3,6 @@
 {{/* Where it listens, and what only it may know: the settings file is also the workers'. */}}
 {{- define "stream-rater.serveEnv" -}}
 {{- $own := .Values.serve -}}
-{{- if and $own.index.existingClaim (or (gt (int $own.replicas) 1) $own.autoscaling.enabled) -}}
-{{- fail "serve.index.existingClaim: an index is of one process: set serve.replicas to 1, without autoscaling" -}}
-{{- end -}}
-{{- if and $own.token.existingSecret (eq (toJson $own.token) (toJson $own.writeToken)) -}}
-{{- fail "serve.writeToken: the same as serve.token, so whoever may read could write: name another Secret or key" -}}
-{{- end -}}
 - {name: STREAM_RATER_SERVE, value: "0.0.0.0:{{ include "stream-rater.port" . }}"}
 - {name: STREAM_RATER_SERVE_PROBES, value: "0.0.0.0:{{ include "stream-rater.probesPort" . }}"}
 - {name: STREAM_RATER_SERVE_CONNECTIONS, value: {{ int $own.connections | quote }}}

@@ -3,11 +3,19 @@
 {{/* Where pods find passwords, tokens and certificates as files. */}}
 {{- define "stream-rater.secretsFolder" -}}/etc/stream-rater/access{{- end }}
 
+{{/* The security protocol in small letters, as our settings have it; Kafka's own have capitals. */}}
+{{- define "stream-rater.kafkaProtocol" -}}
+{{ lower .Values.kafka.securityProtocol }}
+{{- end }}
+
+{{/* The SASL mechanism, as Kafka writes it; empty without SASL. */}}
+{{- define "stream-rater.kafkaMechanism" -}}
+{{- if hasPrefix "sasl" (include "stream-rater.kafkaProtocol" .) }}{{ upper .Values.kafka.sasl.mechanism }}{{ end }}
+{{- end }}
+
 {{/* Not empty if pods log in to Kafka with user and password; tokens need neither. */}}
 {{- define "stream-rater.kafkaPassword" -}}
-{{- with .Values.kafka }}
-{{- if and (hasPrefix "sasl" .securityProtocol) (ne .sasl.mechanism "OAUTHBEARER") }}yes{{ end }}
-{{- end }}
+{{- if not (has (include "stream-rater.kafkaMechanism" .) (list "" "OAUTHBEARER")) }}yes{{ end }}
 {{- end }}
 
 {{- define "stream-rater.settings" -}}
@@ -19,9 +27,9 @@ ladders = "/etc/stream-rater/config/ladders.toml"
 {{- with .Values.kafka }}
 kafka = {{ toJson .bootstrapServers }}
 topic_prefix = {{ toJson .topicPrefix }}
-kafka_security_protocol = {{ toJson .securityProtocol }}
-{{- if hasPrefix "sasl" .securityProtocol }}
-kafka_sasl_mechanism = {{ toJson .sasl.mechanism }}
+kafka_security_protocol = {{ include "stream-rater.kafkaProtocol" $ | toJson }}
+{{- with include "stream-rater.kafkaMechanism" $ }}
+kafka_sasl_mechanism = {{ toJson . }}
 {{- end }}
 {{- if include "stream-rater.kafkaPassword" $ }}
 kafka_sasl_password_file = "{{ $access }}/kafka-password"
@@ -29,12 +37,8 @@ kafka_sasl_password_file = "{{ $access }}/kafka-password"
 {{- with .sasl.token }}
 kafka_token = {{ toJson . }}
 {{- end }}
-{{- if .tls.existingSecret }}
-{{- range $setting, $key := dict "ca" "caKey" "certificate" "certificateKey" "key" "keyKey" }}
-{{- if get $.Values.kafka.tls $key }}
-kafka_ssl_{{ $setting }} = "{{ $access }}/kafka-{{ $setting }}.pem"
-{{- end }}
-{{- end }}
+{{- range include "stream-rater.tlsFiles" (dict "root" $ "server" "kafka") | fromJsonArray }}
+kafka_ssl_{{ .is }} = "{{ $access }}/kafka-{{ .is }}.pem"
 {{- end }}
 {{- end }}
 {{- with .Values.redis }}
@@ -52,12 +56,8 @@ redis_sentinel_username = {{ toJson . }}
 {{- if .sentinel.existingSecret }}
 redis_sentinel_password_file = "{{ $access }}/redis-sentinel-password"
 {{- end }}
-{{- if .tls.existingSecret }}
-{{- range $setting, $key := dict "ca" "caKey" "certificate" "certificateKey" "key" "keyKey" }}
-{{- if get $.Values.redis.tls $key }}
-redis_{{ $setting }} = "{{ $access }}/redis-{{ $setting }}.pem"
-{{- end }}
-{{- end }}
+{{- range include "stream-rater.tlsFiles" (dict "root" $ "server" "redis") | fromJsonArray }}
+redis_{{ .is }} = "{{ $access }}/redis-{{ .is }}.pem"
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
@@ -69,6 +69,20 @@ redis_{{ $setting }} = "{{ $access }}/redis-{{ $setting }}.pem"
 {{- range $name, $value := . }}
 {{ toJson $name }} = {{ kindIs "string" $value | ternary $value (toJson $value) | toJson }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The files for TLS to a server, as JSON, each with its Secret and key: dict root, server. */}}
+{{- define "stream-rater.tlsFiles" -}}
+{{- with (get .root.Values .server).tls -}}
+{{- $own := .certificateSecret | default .existingSecret -}}
+{{- $found := list -}}
+{{- range list (list "ca" .existingSecret .caKey) (list "certificate" $own .certificateKey) (list "key" $own .keyKey) -}}
+{{- if and (index . 1) (index . 2) -}}
+{{- $found = append $found (dict "is" (index . 0) "secret" (index . 1) "key" (index . 2)) -}}
+{{- end -}}
+{{- end -}}
+{{ toJson $found }}
 {{- end }}
 {{- end }}
 
@@ -103,17 +117,10 @@ dict root, component. */}}
     items: [{key: {{ toYaml $v.serve.writeToken.key }}, path: serve-write-token}]
 {{- end }}
 {{- range $server := list "kafka" "redis" }}
-{{- with (get $v $server).tls }}
-{{- if .existingSecret }}
+{{- range include "stream-rater.tlsFiles" (dict "root" $.root "server" $server) | fromJsonArray }}
 - secret:
-    name: {{ toYaml .existingSecret }}
-    items:
-      {{- range $setting, $key := dict "ca" .caKey "certificate" .certificateKey "key" .keyKey }}
-      {{- if $key }}
-      - {key: {{ toYaml $key }}, path: {{ $server }}-{{ $setting }}.pem}
-      {{- end }}
-      {{- end }}
-{{- end }}
+    name: {{ toYaml .secret }}
+    items: [{key: {{ toYaml .key }}, path: {{ $server }}-{{ .is }}.pem}]
 {{- end }}
 {{- end }}
 {{- end }}

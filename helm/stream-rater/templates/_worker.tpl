@@ -59,6 +59,9 @@ topologySpreadConstraints:
 {{- end }}
 containers:
   - {{ include "stream-rater.container" . | nindent 4 | trim }}
+  {{- with $values.extraContainers }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 volumes:
   {{- include "stream-rater.volumes" . | nindent 2 }}
 {{- end }}
@@ -117,6 +120,9 @@ securityContext:
   {{- end }}
 {{- end }}
 {{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "stream-rater.command" -}}
@@ -126,8 +132,6 @@ securityContext:
 {{- define "stream-rater.container" }}
 {{- $values := .root.Values -}}
 name: stream-rater
-image: {{ include "stream-rater.image" .root | quote }}
-imagePullPolicy: {{ $values.image.pullPolicy }}
 command: [{{ if $values.tracing.endpoint }}opentelemetry-instrument, {{ end }}stream-rater]
 args: [{{ include "stream-rater.command" . }}, --settings, /etc/stream-rater/config/settings.toml]
 env:
@@ -139,10 +143,6 @@ env:
       fieldRef:
         fieldPath: metadata.name
   {{- end }}
-  {{- if include "stream-rater.kafkaPassword" .root }}
-  - name: STREAM_RATER_KAFKA_SASL_USERNAME # a variable, for KEDA reads it here
-    value: {{ include "stream-rater.kafkaUsername" . | quote }}
-  {{- end }}
   {{- with $values.tracing.endpoint }}
   - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ quote . }}}
   - {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: http/protobuf}
@@ -152,8 +152,8 @@ env:
   - {name: OTEL_SERVICE_NAME, value: {{ include "stream-rater.fullname" $.root }}-{{ $.component }}}
   - {name: OTEL_TRACES_EXPORTER, value: otlp}
   {{- end }}
-  {{- with $values.extraEnv }}
-  {{- toYaml . | nindent 2 }}
+  {{- with include "stream-rater.commonEnv" . | trim }}
+  {{- nindent 2 . }}
   {{- end }}
 ports:
   - name: http
@@ -180,6 +180,13 @@ readinessProbe:
   failureThreshold: 3
 resources:
   {{- toYaml (get $values .component).resources | nindent 2 }}
+{{ include "stream-rater.containerBasics" . }}
+{{- end }}
+
+{{/* What the containers of all components have: dict root, component. */}}
+{{- define "stream-rater.containerBasics" -}}
+image: {{ include "stream-rater.image" .root | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
   {{- include "stream-rater.containerSecurity" .root | nindent 2 }}
 volumeMounts:
@@ -191,4 +198,18 @@ volumeMounts:
   {{- if eq .component "serve" }}
   - {name: index, mountPath: /var/lib/stream-rater}
   {{- end }}
+  {{- with .root.Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* And their variables. */}}
+{{- define "stream-rater.commonEnv" -}}
+{{- if include "stream-rater.kafkaPassword" .root }}
+- name: STREAM_RATER_KAFKA_SASL_USERNAME # a variable, for KEDA reads it here
+  value: {{ include "stream-rater.kafkaUsername" . | quote }}
+{{- end }}
+{{- with .root.Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
