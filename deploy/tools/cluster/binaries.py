@@ -2,7 +2,8 @@
 kube-router, KEDA and the pause program of pods.
 
 Each folder in `go/` is a Go module that names its tools. Its go.sum has the hash of every source.
-The definitions of the resources of KEDA and of the Prometheus operator come from their own modules.
+Definitions of the resources of KEDA, the Prometheus operator and the Gateway API come from their
+own modules.
 """
 
 import json
@@ -26,9 +27,15 @@ PROMETHEUS_OPERATOR: Final = (
     "github.com/prometheus-operator/prometheus-operator@v0.85.0",
     "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
     (
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
     ),
+)
+GATEWAY: Final = (
+    "sigs.k8s.io/gateway-api@v1.4.0",
+    "h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ=",
+    ("config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",),
 )
 KEDA: Final = (
     "github.com/kedacore/keda/v2@v2.21.0",

@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import redis
 
 from cluster.kubectl import NAMESPACE, RELEASE, Kube, is_ready
 from cluster.node import NODE
@@ -51,6 +53,7 @@ class Checks:
         """Run all checks in this order: each needs the state that earlier ones have left."""
         check = self._report.check
         check("Pod Security admission", self._probes.privileged_refused)
+        check("the chart's examples", self._examples)
         if not (check("helm install", self._install) and check("helm test", self._test)):
             self._report.say(self._state())
             return
@@ -59,6 +62,8 @@ class Checks:
         check("ServiceMonitor, PrometheusRule", self._monitors)
         check("season", lambda: self._under_load(season))
         check("verify", self._verify)
+        check("jobs", self._jobs)
+        check("a job that fails", self._failing_job)
         check("rolling upgrade under load", lambda: self._under_load(self._upgrade))
         check("a pod killed under load", lambda: self._under_load(self._kill))
         check("ladders changed under load", lambda: self._under_load(self._change_ladders))
@@ -132,6 +137,56 @@ class Checks:
             return output.splitlines()[-1]
         finally:
             kube.run("delete", "pod", OPERATOR, "--wait=true")
+
+    def _examples(self) -> str:
+        """Show what `ci` values of the chart make to the API server, which has a schema of every
+        kind, and stores nothing."""
+        cases = sorted((ROOT / CHART / "ci").glob("*.yaml"))
+        kinds: set[str] = set()
+        for case in cases:
+            made = self._kube.helmed("template", "case", CHART, f"--values={case}")
+            shown = ("create", "--dry-run=server", "--validate=strict", "--filename=-")
+            names = self._kube.run(*shown, "--output=name", given=made).split()
+            kinds |= {each.partition("/")[0].partition(".")[0] for each in names}
+        return f"{len(cases)} renders accepted: {', '.join(sorted(kinds))}"
+
+    def _jobs(self) -> str:
+        """Run each CronJob once, by the command of docs/operations/kubernetes.md."""
+        cronjobs = self._kube.get("cronjobs")["items"]
+        names = [each["metadata"]["name"].removeprefix(f"{NAME}-") for each in cronjobs]
+        ended = {name: self._run_job(name) for name in names}
+        if failed := {name: log for name, (state, log) in ended.items() if state != "Complete"}:
+            raise Failed(f"{failed}")
+        return "; ".join(f"{name}: {log.splitlines()[-1][:70]}" for name, (_, log) in ended.items())
+
+    def _run_job(self, name: str) -> tuple[str, str]:
+        """Run a CronJob now. Returns how its Job ended, and the log of its pods. Deletes it."""
+        kube, job = self._kube, f"{name}-now"
+        kube.run("create", "job", job, f"--from=cronjob/{NAME}-{name}")
+
+        def ends() -> set[str]:
+            found = kube.get("job", job)["status"].get("conditions", ())
+            return {"Complete", "Failed"} & {c["type"] for c in found if c["status"] == "True"}
+
+        try:
+            wait_for(lambda: bool(ends()), f"the job {name} ends", ROLLED_S)
+            return ends().pop(), kube.run("logs", f"job/{job}", "--all-containers").strip()
+        finally:
+            kube.run("delete", "job", job, "--wait=true")
+
+    def _failing_job(self) -> str:
+        """Change a belief behind the service's back: the job `verify-all` must fail. Restore it."""
+        store: Any = redis.Redis("redis.servers")
+        key = next(store.scan_iter("{*}:belief:*"))
+        (field, value), *_ = store.hgetall(key).items()
+        store.hset(key, field, value[:-1] + bytes([value[-1] ^ 1]))
+        try:
+            state, log = self._run_job("verify-all")
+        finally:
+            store.hset(key, field, value)
+        if state != "Failed":
+            raise Failed(f"{state}: {log[-300:]}")
+        return f"one bit of a belief changed: Failed, {log.splitlines()[-1][:90]}"
 
     def _upgrade(self) -> str:
         before = self._identities()
@@ -239,7 +294,8 @@ class Checks:
 
     def _uninstall(self) -> str:
         self._kube.helmed("uninstall", RELEASE, "--wait")
-        kinds = "statefulsets,deployments,services,configmaps,secrets,pdb,networkpolicies,pods"
+        kinds = "statefulsets,deployments,services,configmaps,secrets,pdb,networkpolicies,pods,"
+        kinds += "cronjobs,jobs"
         selector = f"--selector=app.kubernetes.io/instance={RELEASE}"
         wait_for(lambda: not self._kube.get(kinds, selector)["items"], "all is gone", 60.0)
         return f"nothing of it left in {NAMESPACE}"

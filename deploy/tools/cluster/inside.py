@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from cluster import binaries, images
-from cluster.binaries import BINARIES, KEDA, PROMETHEUS_OPERATOR
+from cluster.binaries import BINARIES, GATEWAY, KEDA, PROMETHEUS_OPERATOR
 from cluster.checks import Checks
 from cluster.kubectl import Kube
 from cluster.node import NODE, Node
@@ -53,7 +53,7 @@ def brought_up(report: Report, node: Node, kube: Kube) -> bool:
         ("NetworkPolicy plugin", lambda: policies(node)),
         ("Kafka, Redis", lambda: applied(kube, "servers", "servers", "statefulset/kafka",
                                          "statefulset/redis")),
-        ("operator's CRDs", lambda: definitions(kube)),
+        ("CRDs", lambda: definitions(kube)),
         ("KEDA", lambda: scaler(node, kube)),
     )  # fmt: skip
     return all(report.check(name, what) for name, what in steps)
@@ -102,8 +102,8 @@ def applied(kube: Kube, manifest: str, namespace: str, *waited: str) -> str:
 
 
 def definitions(kube: Kube) -> str:
-    """Define ServiceMonitor and PrometheusRule as in the Prometheus operator's module."""
-    return defined(kube, *PROMETHEUS_OPERATOR)
+    """Define the resources of the Prometheus operator and of the Gateway API."""
+    return "; ".join(defined(kube, *each) for each in (PROMETHEUS_OPERATOR, GATEWAY))
 
 
 def scaler(node: Node, kube: Kube) -> str:
