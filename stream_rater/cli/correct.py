@@ -12,6 +12,7 @@ import msgspec
 from stream_rater.cli import options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.events import shown
+from stream_rater.tables.reading import Reading
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +49,7 @@ _SENDING = (
         "--format", "form", type=click.Choice(["table", "json"]),
         help="With --dry-run: a table, or a JSON object a line.",
     ),
+    options.reading_options,
     options.DATA,
     options.SETTINGS,
 )  # fmt: skip
@@ -61,8 +63,10 @@ def _sending(build: Build) -> Callable[..., None]:
     @wraps(build)
     def run(
         settings_path: Path | None, data: Path | None, dry_run: bool, file: Path | None,
-        top: int | None, form: str | None, **given: Any,
+        top: int | None, form: str | None, reading: Reading, **given: Any,
     ) -> None:  # fmt: skip
+        if file is None:
+            options.only_with("--file", options.of_tables(reading))
         if not dry_run:
             options.only_with("--dry-run", {"--file": file, "--top": top, "--format": form})
         settings = options.settings_of(settings_path, data)
@@ -70,7 +74,7 @@ def _sending(build: Build) -> Callable[..., None]:
         if dry_run:
             from stream_rater.operations.dry_run import dry_run as preview
 
-            effect = preview(plan, settings, file)
+            effect = preview(plan, settings, file, reading)
             _show(effect, top, as_json=form == "json")
             effect.conclude()
         else:

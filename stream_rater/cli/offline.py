@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("rounds", type=options.INPUT)
-@click.option("--config", type=options.EXISTING_FILE, help="Rating configuration (JSON or TOML).")
+@click.option(
+    "--config", type=options.CONFIGURATION, help="Rating configuration (JSON or TOML), or a system."
+)
 @click.option(
     "--ladders", "ladders_path", type=options.EXISTING_FILE,
     help="Ladders file (TOML) instead; without both, STREAM_RATER_LADDERS.",
@@ -61,6 +63,10 @@ def rate(
         ladders = BETTER_LADDER
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise errors.BadConfiguration('--records: no record holds history "full"; give a number')
+    ending = "" if out is None or form else out.suffix.lower()
+    if ending in (".tsv", ".gz", ".parquet"):
+        raise errors.BadConfiguration(f"{out}: end its name in .csv, or in .jsonl")
+    form = "csv" if ending == ".csv" else form
     if records and form not in (None, "json"):
         raise errors.BadConfiguration("--records: only with --format json")
     kind, _, name = (to or "").partition(":")
@@ -105,8 +111,8 @@ MAX_PAIRED = 8  # The most sides for which the table shows their chances against
     "--file", type=options.INPUT, help="Rate the rounds of this file; without it ask Redis."
 )
 @click.option(
-    "--config", type=options.EXISTING_FILE,
-    help="With --file: rating configuration (JSON or TOML), not the ladders file.",
+    "--config", type=options.CONFIGURATION,
+    help="With --file: rating configuration (JSON or TOML) or a system, not the ladders file.",
 )  # fmt: skip
 @click.option("--teams", type=options.COUNT, help="First deal all players into so many even teams.")
 @click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
@@ -116,13 +122,14 @@ MAX_PAIRED = 8  # The most sides for which the table shows their chances against
     "--variance-factor", "factor", type=options.POSITIVE,
     help="Multiplies the variance of a side's performance; with --file it is learned without it.",
 )  # fmt: skip
+@options.reading_options
 @options.FORMAT
 @options.DATA
 @options.SETTINGS
 @options.one_line_errors
 def predict(
     sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None, form: str,
-    settings_path: Path | None, data: Path | None, **given: Any,
+    settings_path: Path | None, data: Path | None, *, reading: Reading, **given: Any,
 ) -> None:  # fmt: skip
     """How likely each side is to win a round, and what a result would change; nothing is written.
 
@@ -130,7 +137,7 @@ def predict(
     the side as a JSON list. Who has not played yet is a newcomer.
     """
     if file is None:
-        options.only_with("--file", {"--config": config})
+        options.only_with("--file", {"--config": config, **options.of_tables(reading)})
     if ladder is None and file is None:
         raise errors.BadConfiguration("give --ladder, or a file of rounds by --file")
     from stream_rater.operations import predict as operation
@@ -145,7 +152,7 @@ def predict(
         ladders = any_ladder(files.read_rating(config))
     else:
         ladders = files.ladders_of_settings(settings, BETTER_LADDER)
-    answer, read = operation.from_file(question, file, ladders, ladder)
+    answer, read = operation.from_file(question, file, ladders, ladder, reading)
     _show(answer, as_json=form == "json")
     read.conclude()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # it takes longer to load than `--help` should take
     from rich.table import Table
 
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+CONFIGURATION = click.Path(dir_okay=False, path_type=Path)  # A file, or the name of a system.
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 OUTPUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
@@ -205,6 +206,11 @@ def _reading(columns: Any, result: Any, skip: Any, ladder: str = "", **others: A
         parse_columns(columns), **given, result=parse_result(result), skip=parse_skip(skip)
     )
     return reading.checked()._replace(ladder=ladder)
+
+
+def of_tables(reading: Reading) -> dict[str, Any]:
+    """What is said about a table, for `only_with`."""
+    return {"what a table needs": reading.given or None}
 
 
 def _where(workers: int | None, executor: str) -> object:

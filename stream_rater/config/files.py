@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, Ladder, Ladders
 from stream_rater.config.settings import NOT_SETTINGS, OF_KUBERNETES, PREFIX, SECRETS, Settings
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.parameters import SYSTEMS, BadParameters, RatingConfig, from_builtins
 
 
 @contextmanager
@@ -59,8 +59,24 @@ def read_table(path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode())
 
 
+def rating_by_name(system: str) -> RatingConfig:
+    """A system with its defaults; with the first guess of `tune` if it has none for some
+    parameter. Raises BadParameters."""
+    if system == "elo-mmr":
+        return DEFAULT_RATING
+    try:
+        return from_builtins({"system": system})
+    except BadParameters:
+        if (found := SYSTEMS.get(system)) is None:
+            raise
+        guess = found.from_dimensions({each.name: each.start for each in found.space})
+        return from_builtins({"system": system, **guess})
+
+
 def read_rating(path: Path) -> RatingConfig:
-    """Read a rating configuration from a JSON or TOML file."""
+    """Read a rating configuration from a JSON or TOML file, or that of a system by its name."""
+    if str(path) in SYSTEMS and not path.exists():
+        return rating_by_name(str(path))
     table = read_table(path)
     with _naming(path):
         rating: RatingConfig = msgspec.convert(table, RatingConfig)

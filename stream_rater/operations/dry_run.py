@@ -20,6 +20,7 @@ from stream_rater.operations.corrections import Planned
 from stream_rater.operations.rate import RatingLine, rating_lines
 from stream_rater.replay.what_if import CorrectionPreview, preview_corrections
 from stream_rater.runtime.progress import counted
+from stream_rater.tables.reading import Reading
 
 
 class Move(msgspec.Struct):
@@ -50,7 +51,9 @@ class DryRun(NamedTuple):
         corrections.fail_if_any(self.rejected, self.corrections, "would be refused")
 
 
-def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
+def dry_run(
+    plan: Sequence[Planned], settings: Settings, file: Path | None, reading: Reading
+) -> DryRun:
     """Replay the ladder's log, or a file of rounds, without and with these corrections. Deferred
     ones are applied with all that the log has deferred. Raises BadConfiguration or Failed."""
     from stream_rater import places
@@ -63,7 +66,8 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
         plan = [*plan, corrections.applied(ladder, "")]
     if file is not None:
         with input_file.file_failures():
-            preview = _preview(input_file.RoundsFile(file).records, plan, ladders, settings)
+            read = input_file.RoundsFile(file, None, reading).records
+            preview = _preview(read, plan, ladders, settings)
     else:
         from stream_rater.operations.ladder_replay import live_log
 

@@ -25,6 +25,7 @@ from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
+from stream_rater.tables.reading import Reading
 
 NO_VALUE = "-"  # The word for a side that did not finish, or has no seat or score.
 
@@ -89,12 +90,12 @@ class RoundPrediction(msgspec.Struct):
 
 
 def from_file(
-    question: RoundQuestion, path: Path, ladders: Ladders, ladder: str | None
+    question: RoundQuestion, path: Path, ladders: Ladders, ladder: str | None, reading: Reading
 ) -> tuple[RoundPrediction, RoundsFile]:  # fmt: skip
     """Answer by the ratings after the rounds of a file. `ladder`: None if it has only one. Returns
     the file, too, to `conclude`. Raises BadConfiguration or Failed."""
     with file_failures():
-        rated = rate_file(path, ladders)
+        rated = rate_file(path, ladders, reading=reading)
     pools = rated.replay.pools
     if ladder is None:
         if len(pools) > 1:

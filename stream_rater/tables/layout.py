@@ -380,7 +380,10 @@ class _Finder(Finder):
                 f"{reading.by_columns({'score': 'COLUMN'})}"
             )
         if "rank" not in layout.roles and not reading.score:
-            self._fail(f"is a high {layout.column('score')} the better one? Say {reading.by_score}")
+            self._fail(
+                f"which {layout.column('score')} is better, a high or a low one? Say "
+                f"{reading.by_score}"
+            )
 
 
 def _all_roles() -> Iterable[str]:

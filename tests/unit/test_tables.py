@@ -15,7 +15,7 @@ from local.tools import ROOT
 from stream_rater.tables import names
 from stream_rater.tables.csv_rows import MOST_LINES
 from tests.builders.cases import cases
-from tests.builders.commands import run
+from tests.builders.commands import done, failed, run
 
 FOOTBALL = """\
 Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,Referee
@@ -140,7 +140,8 @@ def test_times(tmp_path: Path, given: str, due: str) -> None:
 
 QUESTIONS = [
     ("round,player,name,rank\n", "player may be player or name: say which, as --columns player="),
-    ("round,player,score\n", "is a high score the better one? Say --score high or --score low"),
+    ("round,player,score\n", "which score is better, a high or a low one? Say --score high or "
+     "--score low"),
     ("round,player\n", "no column says who won: name one, as --columns rank=COLUMN"),
     ("home,away\n", "no column says who won: name one, as --columns result=COLUMN, or the scores, "
      "as --columns home_score=COLUMN,away_score=COLUMN"),
@@ -200,6 +201,25 @@ def test_options_of_tables_are_for_tables(tmp_path: Path, monkeypatch: pytest.Mo
     found = run("rate", table(tmp_path, "", "a.parquet"))
     assert found.exit_code == 1
     assert "pyarrow is not installed: stream-rater[arrow] brings it" in found.stderr
+
+
+def test_each_command_takes_the_answer_to_its_question(tmp_path: Path) -> None:
+    """What reads a table has the options of tables; without a file they are refused."""
+    path = table(tmp_path, "date,winner,loser\n03/04/2020,ann,bob\n")
+    void = "correct", "void", "a", "a-1", "--dry-run"
+    for words in (("predict", "ann", "bob"), void):
+        assert "say --dates dmy or --dates mdy" in failed(*words, "--file", path)
+        assert done(*words, "--file", path, "--dates", "dmy")
+        said = failed(*words, "--dates", "dmy", *(["--ladder", "a"] if words != void else ()))
+        assert said == "what a table needs is for --file: add it, or leave what a table needs out"
+
+
+def test_the_name_of_what_is_written_says_its_form(tmp_path: Path) -> None:
+    """CSV for .csv; other names of tables are refused."""
+    path, out = table(tmp_path, "winner,loser\nann,bob\n"), tmp_path / "x.csv"
+    done("rate", path, "--out", out)
+    assert out.read_text().startswith("ladder,player,mu,")
+    assert failed("rate", path, "--out", tmp_path / "x.tsv").endswith("in .csv, or in .jsonl")
 
 
 UNREADABLE = [
