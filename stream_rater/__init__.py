@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
+
     from stream_rater.config.errors import MissingExtra, TrialsFailed
     from stream_rater.evaluation.measures import Evaluation
     from stream_rater.library.comparing import compare
@@ -56,6 +58,8 @@ else:
     }
 
     def __getattr__(name):
+        if name == "__version__":
+            return import_module("importlib.metadata").version("stream-rater")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

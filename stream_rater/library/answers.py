@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,6 +150,8 @@ def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
 
 def leaderboard(pool: Pool, most: int | None) -> results.Leaderboard:
     """The best `most` players, ordered by rating, then by id; None: all players."""
+    if not isinstance(most, Integral | None):
+        raise ValueError(f"most: {most!r} is no whole number; None: all players")
     rows = np.arange(len(pool))
     rating = _shown(pool, *seen(pool.rule, pool.headers(rows)))
     most = len(pool) if most is None else min(max(most, 0), len(pool))

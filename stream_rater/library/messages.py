@@ -7,7 +7,7 @@ values can have are rejected here. A rejection names the place in the arguments,
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from numbers import Number, Real
 from typing import Annotated, Any, NoReturn
@@ -102,6 +102,9 @@ def check_id(place: str, value: object) -> None:
 
 
 def _as_list(place: str, values: Any) -> list[Any]:
+    if isinstance(values, Set | Mapping):
+        what = f"a {type(values).__name__} has no order that counts"
+        _reject("malformed", f"{place}: {what}: give a list, with ranks apart, as ranks=[1, 2]")
     try:
         return list(values)
     except TypeError:
@@ -270,4 +273,6 @@ def argument_error(invalid: Invalid) -> InvalidRound:
     message = str(invalid)
     for place, ours in _PLACES:
         message = re.sub(place, ours, message)
+    if "RFC3339" in message:
+        message += ": write a day, a time and a zone, as 2020-01-01T00:00:00Z"
     return InvalidRound(invalid.code, message)

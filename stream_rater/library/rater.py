@@ -165,6 +165,9 @@ class RatedLog:
                 yield messages.record_of(first, source)
 
 
+UNORDERED = {set, frozenset}  # No sides and no ranks.
+
+
 class _LogReplay:
     """The replay of a ladder's log so far."""
 
@@ -277,7 +280,7 @@ class Rater:
         """Rate a duel. Raises InvalidRound if the id of the round was used before."""
         work, end, places = self.work, self._log.end, (1, 2) if ranks is None else ranks
         duels, time_s = work.duels, work.latest_s
-        if duels is None or not duels.rates:
+        if duels is None or not duels.rates or UNORDERED & {type(sides), type(places)}:
             return None
         try:
             at = answers.text_of(time_s) if completed_at is None else messages.time_of(completed_at)
@@ -307,7 +310,7 @@ class Rater:
     def predict_duel(self, sides: Any, by: VarianceFactor) -> results.Prediction | None:
         """Predict a duel."""
         duels = self.work.duels
-        if duels is None:
+        if duels is None or type(sides) in UNORDERED:
             return None
         try:
             players = convert((sides,), messages.Duel).players

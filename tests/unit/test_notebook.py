@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest.mock import DEFAULT, Mock
@@ -17,6 +18,7 @@ from unittest.mock import DEFAULT, Mock
 import numpy as np
 import pytest
 
+import stream_rater
 from local.tools import ROOT
 from stream_rater import BadParameters, InvalidRound, Ladder, OtherLadder, RefusedLine
 from stream_rater.library import rater, tables
@@ -116,6 +118,11 @@ LONG = "x" * 129
 @cases("given, code, message", [
     ({"sides": "ann"}, "malformed", "sides: 'ann' is a text, not a list of sides"),
     ({"sides": 7}, "malformed", "sides: 7 is no list"),
+    *(({"sides": each}, "malformed", f"sides: a {type(each).__name__} has no order that counts: "
+       "give a list, with ranks apart, as ranks=[1, 2]")
+      for each in ({*PAIR}, frozenset(PAIR), dict.fromkeys(PAIR, 1))),
+    ({"sides": ["ann", {"bob", "cy"}]}, "malformed", "sides[1]: a set has no order"),
+    ({"ranks": {1, 2}}, "malformed", "ranks: a set has no order"),
     ({"sides": ["ann", 7]}, "bad-id", "sides[1]: 7 is no id: ids are texts, so quote it: '7'"),
     ({"sides": ["ann", ("bob", 7)]}, "bad-id", "sides[1][1]: 7 is no id: ids are texts, so"),
     ({"sides": ["ann", ("bob", b"7")]}, "bad-id", "sides[1][1]: b'7' is no id: ids are texts"),
@@ -141,7 +148,8 @@ LONG = "x" * 129
     ({"performance_ceiling": -1e12}, "malformed", "performance_ceiling: -1000000000000.0 is not"),
     ({"completed_at": 5}, "bad-time", "completed_at: 5 is neither a datetime nor a text"),
     ({"completed_at": datetime(2026, 1, 1)}, "bad-time", "completed_at: a datetime without"),
-    ({"completed_at": "yesterday"}, "bad-time", "completed_at: Invalid RFC3339"),
+    ({"completed_at": "yesterday"}, "bad-time", "completed_at: Invalid RFC3339 "
+     "encoded datetime: write a day, a time and a zone, as 2020-01-01T00:00:00Z"),
     ({"completed_at": "\ud800"}, "bad-time", "completed_at: '\\ud800' is no RFC 3339 time"),
     ({"completed_at": "1850-01-01T00:00:00Z"}, "bad-time", "completed_at: before the year"),
     ({"round_id": 7}, "bad-id", "round_id: 7 is no id: ids are texts, so quote it: '7'"),
@@ -159,6 +167,14 @@ def test_an_invalid_round_changes_nothing(given: dict[str, Any], code: str, mess
     assert state(ladder) == before
     assert ladder.rate(PAIR).round_id == same.rate(PAIR).round_id
     assert state(ladder) == state(same)
+
+
+def test_numbers_of_players_and_of_the_release(ladder: Ladder) -> None:
+    """The most players are a whole number, or one line says so."""
+    assert len(ladder.leaderboard(np.int64(1))) == 1  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="most: '5' is no whole number; None: all players"):
+        ladder.leaderboard("5")  # type: ignore[arg-type]
+    assert stream_rater.__version__ == version("stream-rater")
 
 
 def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.MonkeyPatch) -> None:
