@@ -16,6 +16,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_rating
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation import measures, spaces
+from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.tables.reading import Reading, is_parquet
 
 CONFIGURATIONS = {".json", ".toml"}
@@ -40,8 +41,8 @@ def short_run() -> Iterator[None]:
 @click.command()
 @click.argument("files", type=common.INPUT, nargs=-1, required=True, metavar="ROUNDS...")
 @click.option(
-    "--config", "configs", type=common.EXISTING_FILE, multiple=True,
-    help="Rating configuration (JSON or TOML); give several to compare.",
+    "--config", "configs", type=common.CONFIGURATION, multiple=True,
+    help="Rating configuration (JSON or TOML), or a system; give several to compare.",
 )  # fmt: skip
 @click.option(
     "--train", type=common.FRACTION, default=0.5, show_default=True,
@@ -73,6 +74,9 @@ def evaluate(
     if not rounds:
         raise BadConfiguration("give at least one file of rounds")
     named = [(path.name, read_rating(path)) for path in given]
+    for name, rating in named:
+        if name == rating.__struct_config__.tag:  # a system by its name
+            print(f"{name}: {without_defaults(rating)}", file=sys.stderr)
     from stream_rater.replay.files import begin_to_read, read_lines
 
     # The first file is read while the modules below load.
@@ -103,7 +107,7 @@ def evaluate(
     help="With --from-topic or --config it may be left out: then the present one.",
 )  # fmt: skip
 @click.option(
-    "--config", type=common.EXISTING_FILE,
+    "--config", type=common.CONFIGURATION,
     help="With a file: present parameters (JSON or TOML), in place of the system's first guess.",
 )  # fmt: skip
 @click.option(

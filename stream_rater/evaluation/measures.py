@@ -141,3 +141,8 @@ class Evaluation(msgspec.Struct, kw_only=True):
     calibration: list[WinBin]  # The share of sides that won, by their predicted probability to win.
     differences: dict[str, Difference | None] | None = None
     """The differences from the file's first configuration, by measure; None for that one."""
+
+    def __repr__(self) -> str:
+        loss = "no log loss" if self.log_loss is None else f"log loss {self.log_loss:.4f}"
+        scored = f"{self.rounds_scored:,} of {self.rounds:,} rounds scored"
+        return f"<Evaluation of {self.config} on {self.file}: {loss}, {scored}>"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
+from stream_rater.config.files import rating_by_name, with_systems
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import Evaluation
@@ -43,8 +44,9 @@ def compare(
             them. The ladders in it are rated apart.
         configs: By name, what is compared: the parameters with their `"system"`, such as
             `{"system": "glicko", "beta": 200, "sigma_drift": 35}`, a system with its defaults, such
-            as `"two-moment"`, or a `Ladder`, of which only the parameters count. Or a list of
-            systems. The others are compared with the first one, in the `evaluations`.
+            as `"two-moment"` (`tune`'s first guess for what has none), or a `Ladder`, of which only
+            the parameters count. Or a list of systems. The others are compared with the first one,
+            in the `evaluations`.
         train: The fraction of the rounds, from the first one on, that only build experience.
         variance_factor: Multiplies the variance of a side's performance.
         by: Which number puts players in order: `"mu"`, or `"display"`, the displayed rating.
@@ -58,7 +60,8 @@ def compare(
     if not configs or isinstance(configs, str):
         raise ValueError("configs: give a dict of configurations by name, or a list of systems")
     named = configs if isinstance(configs, Mapping) else dict(zip(configs, configs, strict=True))
-    ratings = [(name, _rating(each)) for name, each in named.items()]
+    ratings = [(name, _rating(name, each)) for name, each in named.items()]
+    from stream_rater.evaluation.tuning import without_defaults
     from stream_rater.library.rater import FileRounds, FrameRounds
 
     reading = reading_of(columns, score, how)
@@ -69,19 +72,35 @@ def compare(
     rows = evaluations_of(str(file.path), sessions, ratings, train, variance_factor, by)
     rejected = len(refused) + (0 if file.table is None else file.table.rejected)
     return Comparison(
-        evaluations=tuple(rows), refused=rejected, config=objects([each.config for each in rows]),
+        evaluations=tuple(rows), refused=rejected, parameters=tuple(map(without_defaults, every)),
+        **_gaps(rows), config=objects([each.config for each in rows]),
         system=objects([each.system for each in rows]),
         rounds_scored=np.array([each.rounds_scored for each in rows]),
         **{name: np.array([getattr(each, name) for each in rows], np.float64) for name in FLOATS},
     )  # fmt: skip
 
 
-def _rating(given: Any) -> "RatingConfig":
-    if isinstance(given, str):
-        return rating_of(given, {})
-    if isinstance(given, Mapping):
-        parameters = dict(given)
-        return rating_of(parameters.pop("system", None), parameters)
+def _gaps(rows: Sequence[Evaluation]) -> dict[str, Any]:
+    """The differences in log loss from the first row, with their intervals, as columns."""
+    found = [(each.differences or {}).get("log_loss") for each in rows]
+    return {
+        name: np.array([np.nan if each is None else getattr(each, end) for each in found])
+        for name, end in (("difference", "mean"), ("low", "low"), ("high", "high"))
+    }
+
+
+def _rating(name: str, given: Any) -> "RatingConfig":
+    from stream_rater.rating.parameters import BadParameters
+
+    try:
+        if isinstance(given, str):
+            return rating_by_name(given)
+        if isinstance(given, Mapping):
+            parameters = dict(given)
+            return rating_of(parameters.pop("system", None), parameters)
+    except BadParameters as error:
+        mistake = with_systems(str(error).removeprefix("Ladder: "))
+        raise BadParameters(f"configs[{name!r}]: {mistake}") from None
     found: RatingConfig = getattr(given, "parameters", given)
     return found
 

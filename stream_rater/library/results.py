@@ -376,12 +376,20 @@ class Comparison(Columns):
     rounds."""
     refused: int
     """The number of invalid rounds or rows, which were left out."""
+    parameters: "tuple[Mapping[str, Any], ...]"
+    """By configuration the parameters that are no defaults."""
     config: Objects
     """(C,) the names of the configurations."""
     system: Objects
     """(C,) the names of their systems."""
     log_loss: Floats
     """(C,) as in `Evaluation`, like the columns below; NaN without a value. Less is better."""
+    difference: Floats
+    """(C,) the log loss minus that of the first configuration, for which it is NaN."""
+    low: Floats
+    """(C,) the lower end of the 95 % interval of this difference."""
+    high: Floats
+    """(C,) the upper end of that interval."""
     brier: Floats
     """(C,) less is better."""
     pair_inversion: Floats
@@ -392,7 +400,8 @@ class Comparison(Columns):
     """(C,) the number of rounds that are scored, the same for all."""
 
     DECIMALS: ClassVar[Mapping[str, int]] = {
-        "log_loss": 4, "brier": 4, "pair_inversion": 2, "kendall_tau": 4
+        "log_loss": 4, "brier": 4, "pair_inversion": 2, "kendall_tau": 4, "difference": 4, "low": 4,
+        "high": 4,
     }  # fmt: skip
 
 

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import stream_rater
 from stream_rater.cli.lab import short_run
 from stream_rater.config.errors import Failed
-from stream_rater.config.files import read_rating
+from stream_rater.config.files import rating_by_name, read_rating
 from stream_rater.evaluation import proposal
 from stream_rater.evaluation.measures import MEASURES
+from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import Validated
+from stream_rater.library.parameters import rating_of
 from stream_rater.operations.input_file import RoundsFile
+from stream_rater.rating.parameters import SYSTEMS
 from tests.benchmarks.lab import command
 from tests.benchmarks.lab.game import Kind, season, singly
 from tests.benchmarks.lab.report import PARTS, load
@@ -115,6 +119,10 @@ def test_python_has_the_numbers_of_evaluate(write: Write) -> None:
     for mine, row, shown in zip(found.evaluations, due, found.to_dicts(), strict=True):
         assert [getattr(mine, each) for each in MEASURES] == [row[each] for each in MEASURES]
         assert (shown["log_loss"], shown["rounds_scored"]) == (row["log_loss"], 20)
+    gap = (found.evaluations[1].differences or {})["log_loss"]
+    assert gap is not None and np.isnan(found.difference[0])
+    assert (found.difference[1], found.low[1], found.high[1]) == (gap.mean, gap.low, gap.high)
+    assert repr(found.evaluations[0]).startswith("<Evaluation of one.json on ")
     gap = (found.evaluations[1].differences or {})["brier"]
     assert gap is not None and gap.mean == due[1]["differences"]["brier"]["mean"]
     alone = ladder.evaluate()
@@ -130,8 +138,21 @@ def test_python_has_the_numbers_of_evaluate(write: Write) -> None:
             stream_rater.compare(table, given)
     with pytest.raises(ValueError, match="by: 'rank' is neither"):
         ladder.evaluate(by="rank")  # type: ignore[arg-type]
-    with pytest.raises(stream_rater.BadParameters, match="missing required field `beta`"):
-        stream_rater.compare(table, ["glicko"])
+    why = re.escape("configs['mine']: Object missing required field `beta`")
+    with pytest.raises(stream_rater.BadParameters, match=why):
+        stream_rater.compare(table, {"mine": {"system": "glicko"}})
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_configuration_by_name(system: str) -> None:
+    """It is the system's defaults, or the first guess of `tune` where it has none."""
+    config = rating_by_name(system)
+    assert config == read_rating(Path(system)) and config.__struct_config__.tag == system
+    try:
+        due = rating_of(system, {})
+    except stream_rater.BadParameters:
+        due = configuration(system, start(SPACES[system]))
+    assert config == due
 
 
 def test_evaluate_shows_a_table(write: Write) -> None:
