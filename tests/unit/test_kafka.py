@@ -422,7 +422,12 @@ def test_members_by_the_group_protocol_consumer(monkeypatch: pytest.MonkeyPatch)
     """The brokers choose for them. A client is a member while it has an epoch, with or without
     partitions. Brokers without the protocol, and a name that is not free yet, are told apart."""
     client, made = Client(), dict[str, Any]()
-    monkeypatch.setattr(access, "new_consumer", lambda _, options: made.update(options) or client)
+
+    def new_consumer(_: Settings, options: dict[str, Any]) -> Client:
+        made.update(options)
+        return client
+
+    monkeypatch.setattr(access, "new_consumer", new_consumer)
     at = Settings(kafka="127.0.0.1:1", instance_id="w-1", group_protocol="consumer")
     found = Input(at, "t", "g")
     assert made["group.protocol"] == "consumer" and made["group.instance.id"] == "w-1"

@@ -103,7 +103,12 @@ def test_a_new_ladder_is_known_soon(place: Rated) -> None:
 
 def test_a_slow_look_is_as_old_as_its_start(place: Rated) -> None:
     """A ladder that began while the list was read is looked for again."""
-    place.ends = lambda: (setattr(place, "now_s", 5.0), place.next)[1]  # type: ignore[method-assign]
+
+    def ends() -> Sequence[int]:
+        place.now_s = 5.0
+        return place.next
+
+    place.ends = ends  # type: ignore[method-assign]
     place.live.of("l", ["ann"])
     place.log.write(ladder_history.encode_histories("noted", {"m": place.ladders.history("l")}))
     with pytest.raises(LaddersDiffer, match="'m'"):
