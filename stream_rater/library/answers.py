@@ -150,8 +150,9 @@ def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
 
 def leaderboard(pool: Pool, most: int | None) -> results.Leaderboard:
     """The best `most` players, ordered by rating, then by id; None: all players."""
-    if not isinstance(most, Integral | None):
-        raise ValueError(f"most: {most!r} is no whole number; None: all players")
+    given: object = most
+    if not isinstance(given, Integral | None):
+        raise ValueError(f"most: {given!r} is no whole number; None: all players")
     rows = np.arange(len(pool))
     rating = _shown(pool, *seen(pool.rule, pool.headers(rows)))
     most = len(pool) if most is None else min(max(most, 0), len(pool))
