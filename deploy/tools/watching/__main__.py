@@ -26,6 +26,7 @@ from demonstration.programs import (
     start_serve,
     start_service,
 )
+from local.background import LISTPACKS
 from local.prometheus_node import start_prometheus
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
@@ -47,7 +48,10 @@ END_S: Final = 60.0
 @contextmanager
 def a_season(seconds: float, per_second: float) -> Iterator[str]:
     """Let a worker rate a made-up season. Yields the address of the Prometheus that watched it."""
-    with servers() as at, tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
+    with (
+        servers(redis_settings=LISTPACKS) as at,
+        tempfile.TemporaryDirectory(prefix="stream-rater-") as folder,
+    ):
         environment = {**os.environ, **at.environment(), f"{PREFIX}LADDERS": str(LADDERS)}
         rounds = str(round(seconds * per_second))
         command = [*GAME_BACKEND, "--rounds", rounds, "--per-second", str(per_second)]

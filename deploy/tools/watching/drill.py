@@ -47,7 +47,7 @@ LADDERS: Final = (
     '[ladders."*".rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = {sigma}\n'
 )
 ROUNDS_PER_S: Final = 4.0
-STOPPED_S, RUNS_S = 2.0, 0.3
+STOPPED_S, RUNS_S = 1.5, 0.05
 
 
 @dataclass(frozen=True)
