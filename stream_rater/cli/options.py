@@ -33,6 +33,7 @@ PACKAGE_EXTRAS = {
     "starlette": "serve",
 }  # fmt: skip
 """By package, the extra of stream-rater that installs it."""
+OF_SERVE = "serve", "standalone", "demo"  # The commands that need the extra `serve`.
 Command = Callable[..., Any]
 
 
@@ -56,6 +57,7 @@ def one_line_errors(command: Command) -> Command:
         except ModuleNotFoundError as error:
             if (extra := PACKAGE_EXTRAS.get(error.name or "")) is None:
                 raise
+            extra = "serve" if command.__name__ in OF_SERVE else extra
             end(errors.missing(error.name or "", extra), 1)
 
     return run

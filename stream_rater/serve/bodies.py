@@ -2,14 +2,16 @@
 docstrings of the classes as descriptions. The numbers of a player equal those of the player's
 newest event, bit for bit."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from stream_rater.config.views import Listing, Rule, Tier
+from stream_rater.contract.corrections import KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.contract.seeds import SEEDS, RatingGiven
 from stream_rater.rating.seats import MOST_CHARACTERS
 
 MOST_PLAYERS = 1000  # The most ids in a lookup, and the most players in a prediction.
@@ -62,7 +64,7 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
     season: int | None
     offset: int | None  # The offset of the last round or correction that changed a rating.
     completed_at: str | None
-    rating: RatingConfig  # The rating parameters, as in a ladders file.
+    rating: dict[str, Any]  # The rating parameters, as in a ladders file.
     distribution: list[Bin]  # The histogram of the displayed ratings of listed players.
     listing: Listing  # The rules by which players are listed, as in a ladders file.
     tiers: list[Tier]  # The tiers from the lowest to the highest, as in a ladders file.
@@ -404,36 +406,31 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     performance_ceiling: float | None = None
 
 
-class SeededReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A player of a seed, with the rating that the player has elsewhere."""
+def _report(name: str, kind: type[Correction | RatingGiven]) -> type[msgspec.Struct]:
+    """The type of the body that sends a correction, seed or reset of this kind. It has the fields
+    of `kind`, but the ladder may be left out, because the path names it."""
+    ours: dict[str, Any] = {"ladder": str | UnsetType, "standings": list[EntryReport]}
+    fields = [
+        (each.name, ours.get(each.name, each.type),
+         field(name=each.encode_name, default=UNSET if each.name == "ladder" else each.default))
+        for each in msgspec.structs.fields(kind)
+        if each.name != "event_type"
+    ]  # fmt: skip
+    return msgspec.defstruct(
+        kind.__name__, fields, namespace={"__doc__": kind.__doc__}, kw_only=True,
+        tag_field="event_type", tag=name, forbid_unknown_fields=True,
+    )  # fmt: skip
 
-    player: PlayerId
-    mu: float
-    sigma: float | None = None  # The uncertainty of mu; null for that of a newcomer.
-    rounds: int = 1  # The number of rounds that stand behind the rating.
 
-
-class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A correction, a seed or a reset. The reference lists the other fields of each kind."""
-
-    event_type: str
-    """The kind: `round-voided`, `round-amended`, `player-removed`, `player-merged`,
-    `season-started`, `corrections-applied`, `players-seeded` or `player-reset`."""
-    ladder: str | UnsetType = UNSET  # It may be left out, because the path names the ladder.
-    round_id: str | UnsetType = UNSET
-    player: str | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    players: list[SeededReport] | UnsetType = UNSET  # Of a seed: the players, at most 5,000.
-    at: str | UnsetType = UNSET  # When a seed or a reset takes effect (RFC 3339, with a zone).
-    sigma: float | UnsetType = UNSET
-    mu: float | UnsetType = UNSET
+CorrectionReport: Any = Union[tuple(_report(*each) for each in (KINDS | SEEDS).items())]  # noqa: UP007
+"""A correction, a seed or a reset."""
 
 
 class RoundTaken(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of sending one round."""
 
     ladder: str | None = None
-    round_id: str | None = None  # The ladder and the id; absent if the round was refused.
+    round_id: str | None = None  # The ladder and the id; absent if the round does not say them.
     partition: int | None = None  # The place in `round-completed`; absent if it was not valid.
     offset: int | None = None
     status: int
@@ -442,7 +439,15 @@ class RoundTaken(Answer, frozen=True, kw_only=True, omit_defaults=True):
     code: str | None = None  # The error code of a round that was refused.
     detail: str | None = None
     place: str | None = None  # The place of the mistake in the request.
-    warnings: list[str] = []  # The fields that a round has no meaning for, at most 10.
+    warnings: list[str] = []
+    """The fields that a round has no meaning for, at most 10; and whether its ladder is new, and
+    has nearly the name of another one."""
+
+    def doubted(self, doubts: Mapping[str, str]) -> "RoundTaken":
+        """The same, with the warning that is known of its ladder, if the round was taken."""
+        if self.status != 202 or not (doubt := doubts.get(self.ladder or "")):
+            return self
+        return msgspec.structs.replace(self, warnings=[doubt, *self.warnings])
 
 
 class RoundsTaken(Answer, frozen=True, kw_only=True):
@@ -481,9 +486,10 @@ class RoundStateAnswer(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
     ladder: str
     round_id: str
-    state: Literal["pending", "rated", "rejected", "duplicate", "voided", "amended"]
+    state: Literal["pending", "rated", "rejected", "duplicate", "voided", "amended", "accepted"]
     """`pending` until the workers have decided. `duplicate`: another record with this id was
-    rated. `voided`, `amended`: what the newest correction of the round has done."""
+    rated. `voided`, `amended`: what the newest correction of the round has done. `accepted`: it is
+    a correction, a seed or a reset, and not rejected."""
     partition: int
     offset: int  # The place of the record in `round-completed`.
     code: str | None = None  # The error code of a round that the workers rejected.

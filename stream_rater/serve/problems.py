@@ -36,6 +36,7 @@ KINDS = {
     "method-not-allowed": ProblemKind(405, "The path has no such method"),
     "body-too-slow": ProblemKind(408, "The body did not arrive in time"),
     "body-too-large": ProblemKind(413, "The body is too large"),
+    "compressed-body": ProblemKind(415, "Compressed bodies are not read"),
     "invalid": ProblemKind(422, "The request is not valid"),
     "too-many-requests": ProblemKind(429, "Too many requests"),
     "internal": ProblemKind(500, "An error of the server"),

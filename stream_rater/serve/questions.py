@@ -6,14 +6,17 @@ raises Incomplete if it is not known to be complete.
 
 import difflib
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
+from functools import partial
 from typing import TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 
 from stream_rater.config.ladders import PLAIN, Ladders
 from stream_rater.config.views import Unmet, Views
+from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.season_ended import SeasonKept
 from stream_rater.index import reader
@@ -27,6 +30,7 @@ from stream_rater.serve.predicting import balanced_sides, check_sides, predictio
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_DIGITS = 18  # The most digits of the number of a season in a request.
+MOST_DOUBTED = 10  # The most new ladders of a request whose names are compared.
 VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 
 T = TypeVar("T")
@@ -51,6 +55,7 @@ class Questions:
         self._clock, self._compute, self._now, self._learned = clock, compute, now, learned
         self._ladder_views = ladders.by_table(ladders.views)
         self.page = ladders.page or PLAIN  # How the page looks.
+        self._rated = frozenset[str]()  # Ladders that have a rating: none disappears.
         self._views: dict[str, tuple[reader.LadderView, float]] = {}
         """By ladder, its cached view, and the monotonic time in seconds until which it is used."""
 
@@ -72,7 +77,7 @@ class Questions:
         return bodies.LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
             offset=summary.offset, completed_at=summary.completed_at,
-            rating=config,
+            rating=to_builtins(config),
             distribution=[
                 bodies.Bin(at_least=at, below=at + BIN, players=count)
                 for at, count in view.bins.items()
@@ -279,18 +284,36 @@ class Questions:
     async def strangers(self, ladders: Collection[str], place: str) -> dict[str, Refused]:
         """The refusals of rounds of those of these ladders that have neither a table in the file
         nor a rating. `place` is that of the ladder in the request."""
-        unnamed = {*ladders}.difference(self._ladders.ladders, [""])  # an absent one is not valid
-        rated = await self._index.ladders() if unnamed else []
         found = dict[str, Refused]()
-        for each in sorted(unnamed.difference(rated)):
+        for each, near in (await self._new(ladders)).items():
             self.check_complete()
-            near = difflib.get_close_matches(each, [*self._ladders.ladders, *rated], n=1)
             why = (
                 f"ladder {each!r} has no rating, and no table in the ladders file, which refuses "
-                f"unknown_ladders: {f'write {near[0]!r}, or ' if near else ''}give it a table"
+                f"unknown_ladders: {f'write {near!r}, or ' if near else ''}give it a table"
             )
             found[each] = refused_record("unknown-ladder", why, place)
         return found
+
+    async def misspelt(self, ladders: Iterable[str]) -> dict[str, str]:
+        """Warnings about those of these ladders that are new, and have nearly the name of another
+        one. At most MOST_DOUBTED are looked at."""
+        found = dict[str, str]()
+        with suppress(Incomplete, StoreTrouble, Denied):
+            self.check_complete()
+            found = await self._new(ladders, MOST_DOUBTED)
+        text = "ladder {!r} is new: did you mean {!r}?".format
+        return {each: text(each, near) for each, near in found.items() if near}
+
+    async def _new(self, ladders: Iterable[str], most: int | None = None) -> dict[str, str]:
+        """Those of these ladders (so many at most) that have neither a table in the file nor a
+        rating, and of each the nearest name that is known, or none."""
+        named = self._ladders.ladders
+        new = {each for each in ladders if each and each not in named} - self._rated
+        if not new:
+            return {}
+        self._rated = frozenset(await self._index.ladders())
+        near = partial(difflib.get_close_matches, possibilities=[*named, *self._rated], n=1)
+        return {each: "".join(near(each)) for each in sorted(new - self._rated)[:most]}
 
     # --- ladders and players that are missing ---
 

@@ -101,7 +101,7 @@ COMMON = (
 )  # fmt: skip
 """The codes of the errors that every operation may have."""
 
-BODY = ("body-too-slow", "body-too-large", "invalid")
+BODY = ("body-too-slow", "body-too-large", "compressed-body", "invalid")
 NOT_FRESH = ("not-yet", "log-unavailable")
 WRITING = ("writing-off", "read-only", "log-unavailable", "not-acknowledged", *BODY)
 

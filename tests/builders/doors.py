@@ -5,7 +5,7 @@ import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import msgspec
 import structlog
@@ -24,7 +24,7 @@ from stream_rater.serve.http.metrics import ApiMetrics
 
 PARTITIONS = 4
 TOKEN = "w-token"
-NOTHING: Any = Mock()
+NOTHING: Any = Mock(misspelt=AsyncMock(return_value={}))
 NOW_S = 1_777_777_777.0  # May 2026.
 
 

@@ -104,7 +104,7 @@ def run(*words: str, url: str = "", folder: Path = ROOT) -> str:
         words, cwd=folder, env=os.environ | more, capture_output=True, text=True, timeout=HANGS_S,
         check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
@@ -170,5 +170,18 @@ def test_your_game(language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program, *words = TESTED[language]
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "ladders.toml").write_text('[ladders.duel.rating]\nsystem = "two-moment"\n')
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(tmp_path / "ladders.toml"))
+    (tmp_path / "test_the_file_counts.py").write_text(
+        "import urllib.error, pytest\n"
+        "def test_other(rater):\n"
+        "    with pytest.raises(urllib.error.HTTPError, match='422'):\n"
+        "        rater.ask('/v1/ladders/other/rounds', {'round_id': 'r', 'completed_at': "
+        "'2026-05-01T20:00:00Z', 'standings': [{'player': p, 'rank': 1} for p in 'ab']})\n"
+    )
     run(tool(program), *words, folder=tmp_path)
     wait_until(lambda: not [*tmp_path.glob("stream-rater-*")], "its file is deleted")
+    if language == "js":  # a process that does not start says why
+        monkeypatch.setenv("STREAM_RATER_LADDERS", "absent.toml")
+        with pytest.raises(AssertionError, match=r"Error: stream-rater: .*absent\.toml"):
+            run(tool(program), *words, folder=tmp_path)

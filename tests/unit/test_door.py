@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import NotAppended, RecordPlace, RejectedRecord, header
 from stream_rater.serve.door.accept import elements_in, lines_in
@@ -132,6 +132,64 @@ def test_unknown_ladders_are_refused() -> None:
 
     place.play(story)
     assert place.posted("invalid") == 3 and len(place.log.all) == 3
+
+
+def test_a_ladder_with_nearly_the_name_of_another_one() -> None:
+    """Its rounds are taken with a warning, until it has a rating. An index that is not complete
+    keeps no round out."""
+    rated, complete = ["duel"], [True]
+    index = Mock(ladders=AsyncMock(return_value=rated))
+    place = DoorPlace(questions=Questions(index, ANY_LADDER, lambda: complete[0], *[Mock()] * 3))
+    warning = ["ladder 'deul' is new: did you mean 'duel'?"]
+
+    async def story(client: Client) -> None:
+        async def warned(ladder: str) -> Any:
+            answer = await client.post(f"/v1/ladders/{ladder}/rounds", a_round())
+            assert answer.status == 202
+            return answer.json.get("warnings")
+
+        assert [await warned(each) for each in ("deul", "duel", "xy")] == [warning, None, None]
+        batch = [a_round("b", ladder="deul"), a_round("", ladder="deul")]
+        results = (await client.post("/v1/rounds", batch)).json["results"]
+        assert [each.get("warnings") for each in results] == [warning, None]
+        complete[0] = False
+        assert await warned("deul") is None
+        rated.append("deul")
+        complete[0] = True
+        assert await warned("deul") is None
+
+    place.play(story)
+
+
+@at_door()
+async def test_a_correction_has_a_place_and_a_state(place: DoorPlace, client: Client) -> None:
+    """At `Location`, as a round has."""
+    place.states.began([0] * PARTITIONS)
+    await client.post(AT, a_round())
+    where = (await client.post("/v1/ladders/eu/corrections", VOID)).headers["location"]
+    assert (await client.get(where)).json["state"] == "pending"
+    place.states.settled([2] * PARTITIONS)
+    assert (await client.get(where)).json["state"] == "accepted"
+    at = RecordPlace(home("eu"), 1)
+    place.states.rejected(RejectedRecord(at, "already-voided", "why", "", ""))
+    state = (await client.get(where)).json
+    assert (state["state"], state["code"], state["detail"]) == ("rejected", "already-voided", "why")
+
+
+@at_door()
+async def test_a_mistake_has_its_cure(place: DoorPlace, client: Client) -> None:
+    """What to send where, which methods there are, and which round of a batch it is."""
+    said = (await client.post("/v1/rounds", a_round())).json["detail"]
+    assert "application/x-ndjson" in said and "/v1/ladders/LADDER/rounds" in said
+    packed = await client.post(AT, b"\x1f\x8b", **{"content-encoding": "gzip"})
+    assert (packed.status, packed.json["place"]) == (415, "header.Content-Encoding")
+    refused = await client._ask("PUT", AT, b"", TOKEN, "")
+    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+    twice = [{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]
+    bodies = [a_round("r7", ladder="eu", standings=twice), a_round("r8", ladder="eu", standings=[])]
+    results = (await client.post("/v1/rounds", bodies)).json["results"]
+    assert [each["round_id"] for each in results] == ["r7", "r8"]
+    assert (results[0]["code"], results[0]["place"]) == ("duplicate-player", "body[0].standings")
 
 
 def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

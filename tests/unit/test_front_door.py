@@ -12,7 +12,7 @@ import pytest
 
 import stream_rater
 from local.tools import ROOT
-from stream_rater.cli.options import PACKAGE_EXTRAS
+from stream_rater.cli.options import OF_SERVE, PACKAGE_EXTRAS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -119,11 +119,13 @@ def test_offline_commands_do_without_the_service() -> None:
 
 
 def test_a_command_of_the_service_names_its_extra() -> None:
-    """In one line."""
-    done = python(WITHOUT + COMMANDS.format(commands=OF_THE_SERVICE))
-    assert done.stdout.splitlines() == [f"{words} 1" for words in OF_THE_SERVICE], done.stderr
+    """In one line, which has all that it needs."""
+    commands = [*OF_THE_SERVICE, *([each] for each in OF_SERVE)]
+    done = python(WITHOUT + COMMANDS.format(commands=commands))
+    assert done.stdout.splitlines() == [f"{words} 1" for words in commands], done.stderr
     said = done.stderr.splitlines()
-    assert len(said) == len(OF_THE_SERVICE)
-    for line in said:
+    assert len(said) == len(commands)
+    for (name, *_), line in zip(commands, said, strict=True):
+        extra = "serve" if name in OF_SERVE else "service"
         assert line.startswith("stream-rater: ")
-        assert line.endswith(" is not installed: stream-rater[service] brings it")
+        assert line.endswith(f" is not installed: stream-rater[{extra}] brings it")

@@ -92,6 +92,8 @@ def check_command(words: list[str]) -> None:
         case ["make", target, *variables]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert all(re.match(r"[A-Z]+=", each) for each in variables)
+        case ["export", path] if path.startswith("PATH="):
+            pass
         case ["export" | "unset", *settings]:
             assert all(known_setting(each.partition("=")[0]) for each in settings)
         case [".venv/bin/stream-rater", name, *arguments]:

@@ -1,6 +1,8 @@
 """The reference is what `make reference` writes from the code; other pages list what is there."""
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import reference
@@ -48,6 +50,40 @@ def test_corrections_and_seeds_shown_are_such() -> None:
                 headers = (("event-type", kind.encode()),)
                 record = Record(0, 0, example.encode(), headers, received_s=2e9)
                 assert decode_seed(record, ANY_LADDER).kind == kind
+
+
+def parts_of(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a JSON value, without those in examples."""
+    if isinstance(part, dict):
+        yield part
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    for each in inner:
+        if part is not each and not (isinstance(part, dict) and part.get("example") is each):
+            yield from parts_of(each)
+
+
+def test_generators_of_clients_can_read_the_api() -> None:
+    """In OpenAPI 3.0, with the bits of each number, who needs a token, how long to wait, and all
+    fields of each kind of correction."""
+    api = msgspec.json.decode(reference.openapi())
+    assert api["openapi"].startswith("3.0.") and api["servers"]
+    for part in parts_of(api):
+        if (kind := str(part.get("type"))) in ("number", "integer"):
+            assert part["format"] == ("double" if kind == "number" else "int64"), part
+        assert kind != "null" and part.get("exclusiveMinimum", True) is True, part
+    for one in (each for path in api["paths"].values() for each in path.values()):
+        assert one["security"] in ([{"token": []}], [{}, {"token": []}])
+        assert all("Retry-After" in one["responses"][each]["headers"] for each in ("429", "503"))
+    schemas = api["components"]["schemas"]
+    named = schemas["CorrectionReport"]["discriminator"]["mapping"]
+    assert named.keys() == CORRECTIONS.keys() | SEEDS.keys()
+    for name, kind in (CORRECTIONS | SEEDS).items():
+        found = schemas[named[name].rpartition("/")[2]]
+        fields = {each.encode_name: each.required for each in msgspec.structs.fields(kind)}
+        assert found["properties"].keys() == fields.keys()
+        assert found["properties"]["event_type"]["enum"] == [name]
+        needed = {each for each, required in fields.items() if required}
+        assert {*found["required"]} == needed - {"ladder"} | {"event_type"}
 
 
 def test_every_rejection_code_has_its_reason() -> None:

@@ -1,5 +1,5 @@
 // Reports a round by HTTP, and waits for its ratings, with libcurl:
-//     g++ -std=c++17 report.cpp -lcurl -o report
+//     g++ -std=c++17 report.cpp -lcurl -o report    # on Debian after: apt install libcurl4-openssl-dev
 // A real program would read the answers by its library for JSON.
 //
 // RATER_URL and RATER_TOKEN name the API of `stream-rater serve`, and its token for writing.

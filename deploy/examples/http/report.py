@@ -15,7 +15,7 @@ from typing import Any
 
 URL = os.environ.get("RATER_URL", "http://127.0.0.1:9109")
 HEADERS = {
-    "Authorization": f"Bearer {os.environ['RATER_TOKEN']}",
+    "Authorization": f"Bearer {os.environ.get('RATER_TOKEN', '')}",
     "Content-Type": "application/json",
 }
 TIMEOUT_S = 60.0

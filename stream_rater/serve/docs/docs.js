@@ -21,6 +21,7 @@ function label(text, field) {
 
 /** The name of a schema's type, such as `string`, `integer or null`, or that of a component. */
 function kind(schema) {
+  if (schema.nullable) return `${kind({ ...schema, nullable: false })} or null`;
   if (schema.$ref) return schema.$ref.split("/").at(-1);
   if (schema.enum) return schema.enum.map(json).join(" or ");
   if (schema.anyOf) return schema.anyOf.map(kind).join(" or ");
@@ -55,7 +56,8 @@ function types(api, schema) {
     Object.values(part).forEach(visit);
   };
   visit(schema);
-  return names.map((name) => details(name, fields(api, name)));
+  return names.filter((name) => api.components.schemas[name].properties)
+    .map((name) => details(name, fields(api, name)));
 }
 
 /** Sends the request of a form, and shows the answer. */

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.corrections import EVENT_TYPE, KINDS
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged, cloud_event_headers
 from stream_rater.contract.record import (
@@ -29,7 +29,7 @@ from stream_rater.contract.record import (
     RecordPlace,
     Trace,
 )
-from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
+from stream_rater.contract.seeds import MOST_SEED_BYTES, SEEDS, SeededPlayer
 from stream_rater.rounds.seed_records import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.engine import RoundLog
@@ -42,6 +42,7 @@ from stream_rater.serve.bodies import (
 from stream_rater.serve.door import validating
 from stream_rater.serve.door.outcomes import RoundOutcome, RoundState, RoundStates, Waiting
 from stream_rater.serve.problems import Refused, refused_record
+from stream_rater.serve.routes import JSON_LINES
 
 MOST_AT_ONCE = 1000  # The most rounds in one request.
 RETRY_LATER_S = 2
@@ -114,7 +115,7 @@ class Door:
             self._posted("invalid")
         return RoundsTaken(
             results=[
-                each if isinstance(each, RoundTaken) else _refused_one(each, i)
+                each if isinstance(each, RoundTaken) else _refused_one(each, i, bodies[i])
                 for i, each in enumerate(found)
             ]
         )
@@ -372,6 +373,9 @@ def lines_in(body: bytes) -> list[bytes]:
     return [each[0] for each in islice(re.finditer(rb"\S[^\n]*", body), MOST_AT_ONCE + 1)]
 
 
+LINES_OR_ONE = (
+    f"JSON lines need the content type {JSON_LINES}; one round goes to /v1/ladders/LADDER/rounds"
+)
 _fields = [(f"round{i}", msgspec.Raw, msgspec.Raw()) for i in range(MOST_AT_ONCE)]
 _array = msgspec.json.Decoder(
     msgspec.defstruct("_Rounds", _fields, array_like=True, forbid_unknown_fields=True)
@@ -389,7 +393,8 @@ def elements_in(body: bytes) -> list[bytes]:
             raise _too_many() from None
         if (split := _split(body)) is not None:
             return split
-        raise Refused("bad-request", f"no JSON array: {error}", "body") from None
+        why = LINES_OR_ONE if body.lstrip().startswith(b"{") else error
+        raise Refused("bad-request", f"no JSON array: {why}", "body") from None
 
 
 MOST_SIGNS = 500_000  # The most brackets and commas that the event loop looks at in a row.
@@ -419,7 +424,7 @@ def _too_many() -> Refused:
     return Refused("invalid", f"send from 1 to {MOST_AT_ONCE:,} rounds", "body")
 
 
-def _refused_one(refused: Refused, index: int) -> RoundTaken:
+def _refused_one(refused: Refused, index: int, body: bytes) -> RoundTaken:
     """The answer of a batch about a round that was refused."""
     problem = refused.problem
     rest = (problem.place or "body").removeprefix("body")
@@ -427,6 +432,7 @@ def _refused_one(refused: Refused, index: int) -> RoundTaken:
     return RoundTaken(
         partition=partition, offset=offset, status=problem.status, code=problem.code,
         detail=problem.detail, place=f"body[{index}]{rest}",
+        ladder=validating.ladder_in(body) or None, round_id=validating.id_in(body) or None,
     )  # fmt: skip
 
 
@@ -490,8 +496,10 @@ def _unknown(round_id: str, place: RecordPlace | None) -> str:
 
 def _answer(found: RoundOutcome, ladder: str, round_id: str) -> RoundStateAnswer:
     state, rated = found.state, found.status == "rated"
+    beside = rated and not state.players and round_id in KINDS | SEEDS
     return RoundStateAnswer(
-        ladder=ladder, round_id=round_id, state=found.status,  # type: ignore[arg-type]
+        ladder=ladder, round_id=round_id,
+        state="accepted" if beside else found.status,  # type: ignore[arg-type]
         partition=state.place.partition, offset=state.place.offset, code=state.code or None,
         detail=state.detail or None,
         changes=[*state.changes.values()] if rated else [],

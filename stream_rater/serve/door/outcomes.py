@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.columns.sharding import partition_of
+from stream_rater.contract.corrections import KINDS
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import RecordPlace, RejectedRecord
 from stream_rater.contract.seeds import SEEDS
@@ -178,11 +179,13 @@ class RoundStates:
     # --- what is asked ---
 
     def at(self, place: RecordPlace, ladder: str, round_id: str) -> RoundOutcome | None:
-        """The state of the record at a place, which is to have this id; None if it is not known."""
+        """The state of the record at a place, which is to have this id; None if it is not known. A
+        correction, a seed and a reset have their kind for an id."""
         state = self._states.get(place)
         if state is not None:
             rejected = state.code and not state.round_id  # the record does not say, or is no round
-            same = (state.ladder, state.round_id) == (ladder, round_id)
+            stands_for = "" if round_id in KINDS or round_id in SEEDS else round_id
+            same = (state.ladder, state.round_id) in ((ladder, round_id), (ladder, stands_for))
             return self._outcome(state) if same or rejected else None
         known = place.partition < len(self._known_from)
         if not known or place.offset < self._known_from[place.partition]:

@@ -34,6 +34,11 @@ _PLACES = (
                r"|keep|sigma|players[\w.\[\]]*|player|into|mu|at|rounds):"),
     re.compile(r" - at `\$\.?([^`]*)`"), re.compile(r"missing required field `(\w+)`"),
 )  # fmt: skip
+_OF_PLAYERS = {
+    ("duplicate-player", True): "body.standings", ("bad-id", False): "body.standings",
+    ("bad-id", True): "body.players", ("bad-merge", False): "body.into",
+}  # fmt: skip
+"""The places of mistakes whose text names a player, by code, and by whether it stands twice."""
 
 
 class ValidRound(NamedTuple):
@@ -204,7 +209,9 @@ def unknown_fields(value: bytes) -> list[str]:
 def place_in(invalid: Invalid) -> str | None:
     """The place of the mistake in the body, if the text of the error has it."""
     found = next(filter(None, (each.search(str(invalid)) for each in _PLACES)), None)
-    return found and f"body.{found[1]}"
+    if found is None:
+        return _OF_PLAYERS.get((invalid.code, "twice" in str(invalid)))
+    return f"body.{found[1]}"
 
 
 class _Entry(msgspec.Struct):
@@ -234,7 +241,12 @@ class _NamedLadder(msgspec.Struct):
     ladder: str | UnsetType = UNSET
 
 
+class _NamedRound(msgspec.Struct):
+    round_id: str = ""
+
+
 _named = msgspec.json.Decoder(_NamedLadder).decode
+_named_round = msgspec.json.Decoder(_NamedRound).decode
 
 
 def ladder_in(value: bytes) -> str:
@@ -244,6 +256,15 @@ def ladder_in(value: bytes) -> str:
     except UNDECODABLE:
         return ""
     return "" if found is UNSET else str(found)
+
+
+def id_in(value: bytes) -> str:
+    """The id of the round in a body; empty if there is none of at most 128 bytes."""
+    try:
+        found = _named_round(value).round_id
+    except UNDECODABLE:
+        return ""
+    return found if len(found.encode()) <= MAX_ID_BYTES else ""
 
 
 def with_ladder(body: bytes, ladder: str) -> bytes:

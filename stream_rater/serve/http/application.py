@@ -6,18 +6,18 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar, assert_never
 from urllib.parse import quote, unquote
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_rater.config.ladders import PLAIN, Page
@@ -29,6 +29,7 @@ from stream_rater.index.reader import Incomplete
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve import routes as api
+from stream_rater.serve.bodies import RoundsTaken
 from stream_rater.serve.door import accept
 from stream_rater.serve.door.accept import Beginnings, Door
 from stream_rater.serve.door.read_your_writes import Ask, FreshAnswers
@@ -174,6 +175,9 @@ class Api:
                 "bad-request", "the body is not read if an upgrade is asked for: use HTTP/1.1 "
                 "without the header", "header.Upgrade",
             )  # fmt: skip
+        if operation.body is not None and "content-encoding" in request.headers:
+            cure = "send the body as it is, without this header"
+            raise Refused("compressed-body", cure, "header.Content-Encoding")
         if operation.writes:
             given = await self._to_write(request, take)
         elif operation.body is not None:
@@ -181,8 +185,9 @@ class Api:
         answer = await self._ask(operation.name, path, query, given)
         body = answer.encode() if operation.produces == api.SVG else to_json(answer)
         headers = {"Cache-Control": "no-cache"}
-        if operation.name == "send-round":  # its state is there after a restart, too
-            where = f"{request.scope['path']}/{quote(answer.round_id, '')}"
+        if operation.success == 202:  # its state is there after a restart, too
+            sent = answer.event_type if operation.name == "correct" else answer.round_id
+            where = f"{request.scope['path'].rpartition('/')[0]}/rounds/{quote(sent, '')}"
             headers["Location"] = f"{where}?partition={answer.partition}&offset={answer.offset}"
         headers |= PICTURE_HEADERS if operation.produces == api.SVG else {}
         if operation.method == "GET":
@@ -252,13 +257,17 @@ class Api:
                 if self._refuses_unknown:
                     await self._check_known(ladder)
                 begin = self._beginnings(ladder, query)
-                return await self._opened_door().round(ladder, given.body, given.trace, begin)
+                doubts = await ask.misspelt([ladder])
+                taken = await self._opened_door().round(ladder, given.body, given.trace, begin)
+                return taken.doubted(doubts)
             case "send-rounds":
                 lines = given.media_type == api.JSON_LINES
                 bodies = accept.lines_in(given.body) if lines else accept.elements_in(given.body)
                 sent = {ladder_in(each) for each in bodies} if self._refuses_unknown else set()
                 refused = await ask.strangers(sent, "body.ladder") if sent else {}
-                return await self._opened_door().rounds(bodies, given.trace, refused)
+                doubts = await ask.misspelt(map(ladder_in, bodies))
+                some = (await self._opened_door().rounds(bodies, given.trace, refused)).results
+                return RoundsTaken(results=[each.doubted(doubts) for each in some])
             case "correct":
                 if self._refuses_unknown:
                     await self._check_known(ladder)
@@ -379,8 +388,9 @@ async def _not_found(request: Request, _: Exception) -> Response:
     return _problem_response(Refused("not-found", "see /openapi.json for what there is", "path"))
 
 
-async def _not_allowed(request: Request, error: Exception) -> Response:
-    allowed = error.headers if isinstance(error, HTTPException) else None
+async def _not_allowed(request: Request, _: Exception) -> Response:
     refused = Refused("method-not-allowed", "see /openapi.json for what there is", "method")
-    refused.headers |= dict(allowed or {})
+    routes: list[Route] = request.app.routes
+    some = [one for one in routes if one.matches(request.scope)[0] != Match.NONE]
+    refused.headers["Allow"] = ", ".join(sorted({*chain(*(one.methods or () for one in some))}))
     return _problem_response(refused)
