@@ -33,7 +33,7 @@ PACKAGE_EXTRAS = {
     "starlette": "serve",
 }  # fmt: skip
 """By package, the extra of stream-rater that installs it."""
-OF_SERVE = "serve", "standalone", "demo"  # The commands that need the extra `serve`.
+OF_SERVE = "serve", "standalone"  # The commands that need the extra `serve`.
 Command = Callable[..., Any]
 
 
@@ -79,8 +79,8 @@ def _gathered(
     given = [each.name for each in added.__click_params__ if each.expose_value]
 
     def add(command: Command) -> Command:
-        @wraps(command)
         @one_line_errors
+        @wraps(command)
         def run(*args: Any, **kwargs: Any) -> None:
             kwargs[name] = make(**{each: kwargs.pop(each) for each in given})
             command(*args, **kwargs)
