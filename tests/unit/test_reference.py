@@ -77,9 +77,9 @@ def test_generators_of_clients_can_read_the_api() -> None:
     schemas = api["components"]["schemas"]
     named = schemas["CorrectionReport"]["discriminator"]["mapping"]
     assert named.keys() == CORRECTIONS.keys() | SEEDS.keys()
-    for name, kind in (CORRECTIONS | SEEDS).items():
+    for name, of in (CORRECTIONS | SEEDS).items():
         found = schemas[named[name].rpartition("/")[2]]
-        fields = {each.encode_name: each.required for each in msgspec.structs.fields(kind)}
+        fields = {each.encode_name: each.required for each in msgspec.structs.fields(of)}
         assert found["properties"].keys() == fields.keys()
         assert found["properties"]["event_type"]["enum"] == [name]
         needed = {each for each, required in fields.items() if required}
