@@ -422,7 +422,8 @@ def _report(name: str, kind: type[Correction | RatingGiven]) -> type[msgspec.Str
     )  # fmt: skip
 
 
-CorrectionReport: Any = Union[tuple(_report(*each) for each in (KINDS | SEEDS).items())]  # noqa: UP007
+_REPORTS = tuple(_report(*each) for each in (KINDS | SEEDS).items())
+CorrectionReport: Any = Union[_REPORTS]  # noqa: UP007
 """A correction, a seed or a reset."""
 
 
