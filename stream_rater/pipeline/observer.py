@@ -89,12 +89,10 @@ class Observer:
         """Records were cached, and so many others were `evicted` for that. All that are cached take
         `bytes_used` bytes."""
 
-    def events_published(self, events: int, *, settled: bool) -> None:
-        """A transaction with this many events was committed. `settled`: an earlier call had applied
-        their rows, and only the events were missing."""
-
-    def rounds_published(self, parts: Sequence[Published]) -> None:
-        """Events of these parts were committed, unless the times of arrival are unknown."""
+    def events_published(self, events: int, parts: Iterable[Published], *, settled: bool) -> None:
+        """A transaction with this many events was committed, among them those of these parts, whose
+        times of arrival are known. `settled`: an earlier call had applied their rows, and only the
+        events were missing."""
 
     def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
         """A correction of this ladder, at this partition and offset, is being applied. `progress`

@@ -232,10 +232,8 @@ class ServiceObserver(Observer):
         self._evictions.inc(evicted)
         self._cache_bytes.set(bytes_used)
 
-    def events_published(self, events: int, *, settled: bool) -> None:
+    def events_published(self, events: int, parts: Iterable[Published], *, settled: bool) -> None:
         self._metrics.events.labels("settled" if settled else "published").inc(events)
-
-    def rounds_published(self, parts: Sequence[Published]) -> None:
         now_s = time.time()
         for each in parts:
             waited_s = max(0.0, now_s - each.arrived_s)

@@ -16,7 +16,7 @@ from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
-from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.observer import Observer, Published
 from stream_rater.pipeline.parts import decoder, legacy, schema
 from stream_rater.pipeline.parts import unpacking as at
 from stream_rater.pipeline.parts.schema import Part
@@ -171,7 +171,7 @@ class Recorder(Observer):
         if refilled:
             self.replayed.append(applied)
 
-    def events_published(self, events: int, *, settled: bool) -> None:
+    def events_published(self, events: int, parts: Iterable[Published], *, settled: bool) -> None:
         if settled:
             self.settled.append(events)
 

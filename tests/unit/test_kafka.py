@@ -420,7 +420,7 @@ def test_a_named_worker_joins_again_before_it_believes_that_it_is_fenced(
 
 def test_members_by_the_group_protocol_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The brokers choose for them. A client is a member while it has an epoch, with or without
-    partitions. Brokers without the protocol, and a name that is not free yet, are told apart."""
+    partitions. Brokers without the protocol, and a name that is taken, are different errors."""
     client, made = Client(), dict[str, Any]()
 
     def new_consumer(_: Settings, options: dict[str, Any]) -> Client:

@@ -401,10 +401,8 @@ class Updater:
             return
         for shard, offset in done.offsets.items():
             self._shards[shard].committed = offset
-        self._observer.events_published(len(done.events), settled=settled)
-        self._observer.rounds_published(
-            [each for s in done.offsets for each in published(parts[s], len(events[s]))]
-        )
+        waited = (each for s in done.offsets for each in published(parts[s], len(events[s])))
+        self._observer.events_published(len(done.events), waited, settled=settled)
         self._observer.positions(done.offsets)
 
     # --- step 8, when idle ---
