@@ -171,10 +171,10 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 		@asyncapi/parser@$(ASYNCAPI_PARSER)
 	@touch $@
 
-image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
-	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.image
+image-check: servers ## Run the commands of deploy/Dockerfile in a folder (ARCH=arm64: compare an emulator's bits; root)
+	@PYTHONPATH=.:deploy:deploy/tools $(VENV_PYTHON) -m $(if $(ARCH),containers.$(ARCH),tests.image) $(ARGS)
 
-image: packages ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
+image: packages ## Build deploy/Dockerfile with podman or docker and check what it runs (root, BASE=…, WRITE=1)
 	@PYTHONPATH=.:deploy:deploy/tools $(VENV_PYTHON) -m containers image $(WRITTEN)
 
 compose: servers ## Run deploy/compose.yaml, a season through it, compare every rating (root, WRITE=1)

@@ -54,7 +54,7 @@ def stages(path: Path = DOCKERFILE) -> list[Stage]:
     for step in steps:
         if step["instruction"] == "FROM":
             found.append(Stage())
-        if step["instruction"] != "COMMENT":
+        if found and step["instruction"] != "COMMENT":
             found[-1].steps.append((step["instruction"], step["value"]))
     return found
 

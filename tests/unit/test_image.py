@@ -10,9 +10,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from image_parts import OF_NO_USE, UNLINKED
 
+from containers import image as made
 from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import ADVISED, start_redis
 from local.tools import KAFKA_VERSION, REDIS_MINIMUM, ROOT
@@ -60,8 +62,9 @@ def test_the_dockerfile_is_linted() -> None:
 def test_the_image_is_small_and_has_no_rights() -> None:
     """It has no base at all, a numbered user, and only what it needs. A slim base builds it."""
     build, final = image.stages()
-    base = "docker.io/library/python:3.11-slim-bookworm"
-    assert build.all("FROM") == [f"{base} AS build"] and final.all("FROM") == ["scratch"]
+    base = made.base_of(image.DOCKERFILE.read_text())
+    assert re.fullmatch(r"docker\.io/library/python:3\.\d+-slim-[a-z]+", base)
+    assert build.all("FROM") == ["${BASE} AS build"] and final.all("FROM") == ["scratch"]
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", final.all("USER")[-1])
     assert final.all("COPY") == [
         "--from=build /build/root /",
@@ -75,9 +78,22 @@ def test_the_image_is_small_and_has_no_rights() -> None:
     ours = "org.opencontainers.image"
     assert declared[f"{ours}.version"] == project["version"]
     assert declared[f"{ours}.licenses"] == project["license"]
-    assert declared[f"{ours}.base.name"] == base
+    assert declared[f"{ours}.base.name"] == "${BASE}"
     bill = declared["stream-rater.sbom"]
     assert any(f"--output-file {bill}" in step for step in build.all("RUN"))
+
+
+def test_labels_and_provenance_say_what_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit, its time or the time given, and the base's digest; no address of one machine."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    said = {"describe": "c0ffee", "config": "/srv/clone"}
+    monkeypatch.setattr(made, "git", lambda name, *_: said.get(name, ""))
+    labels = made.source_labels()
+    ours = {"created": "2027-01-15T08:00:00Z", "revision": "c0ffee"}
+    assert labels == {f"{made.OCI}.{name}": value for name, value in ours.items()}
+    base = {f"{made.OCI}.base.name": "docker.io/b:1", f"{made.OCI}.base.digest": "sha256:abc"}
+    built = made.provenance(labels | base, 0.0, 1.0)["buildDefinition"]["resolvedDependencies"]
+    assert [each["digest"] for each in built] == [{"gitCommit": "c0ffee"}, {"sha256": "abc"}]
 
 
 def test_the_image_installs_what_was_locked() -> None:

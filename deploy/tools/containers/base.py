@@ -1,15 +1,17 @@
-"""The image that deploy/Dockerfile starts from: pulled, or where no registry is to be reached, made
-here of Debian's packages under the same name.
+"""The image that deploy/Dockerfile starts from: pulled, and then named by its digest; or where no
+registry is to be reached, made here of Debian's packages under the same name.
 
 An image that was made here says so by a label. `podman image rm NAME` makes room for the real one.
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,18 +31,40 @@ NOT_NEEDED: Final = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr
                      "usr/share/man", "usr/share/info")  # fmt: skip
 
 
-def ensure(engine: Engine, name: str, say: Callable[[str], None], *packages: str) -> str:
-    """Pull or make the image if it is missing. Returns a sentence on where it comes from."""
-    if not engine.has(name):
-        refused = pulled(engine, name)
-        if refused is None:
-            return f"{name}, pulled"
-        say(f"{name} cannot be pulled ({refused}): making a base of Debian's packages in its place")
-        make(engine, name, *packages)
-    label = made_here(engine, name)
-    if label == FROM_A_REGISTRY:
-        return f"{name}, from a registry"
-    return f"made here of Debian's packages ({label}), in the place of {name}"
+@dataclass(frozen=True)
+class Base:
+    """An image to build from: its name, its digest in a registry (or none), where it comes from."""
+
+    name: str
+    digest: str
+    origin: str
+
+    @property
+    def reference(self) -> str:
+        """What to build from: exactly this image, if a registry has it."""
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+
+def ensure(engine: Engine, name: str, say: Callable[[str], None], *packages: str) -> Base:
+    """Pull the image as it is today. Where that fails, take the one that is here, or make one."""
+    plain, _, pinned = name.partition("@")
+    made = made_here(engine, name)
+    if made in (None, FROM_A_REGISTRY) and (refused := pulled(engine, name)) is not None:
+        say(f"{name} cannot be pulled ({refused})")
+        if made is None:
+            say("making a base of Debian's packages in its place")
+            make(engine, name, *packages)
+    if (made := made_here(engine, name)) != FROM_A_REGISTRY:
+        return Base(name, "", f"made here of Debian's packages ({made}), in the place of {name}")
+    return Base(plain, pinned or digest_of(engine, name), f"{name}, from a registry")
+
+
+def digest_of(engine: Engine, name: str) -> str:
+    """The digest by which the registry of this name has an image that was pulled."""
+    repository = re.sub(r":[^/]*$", "", name)
+    (image,) = json.loads(engine.run("image", "inspect", name))
+    known = [str(each).rpartition("@") for each in image["RepoDigests"]]
+    return next(digest for place, _, digest in known if place == repository)
 
 
 def made_here(engine: Engine, name: str) -> str | None:
@@ -67,7 +91,7 @@ def read_name(name: str) -> tuple[str, str]:
     found = re.search(r"/python:(\d+\.\d+)(?:\.\d+)?-slim-(\w+)$", name)
     if found is None:
         raise LocalServerError(
-            f"{name} cannot be made here: its name has no version of Python and Debian"
+            f"{name} cannot be made here: its name has no version of Python and Debian, or a digest"
         )
     return found[1], found[2]
 

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+import tomllib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +32,20 @@ CONFINED: Final = (
     "run", "--rm", "--read-only", "--tmpfs=/tmp", "--network=none", "--cap-drop=ALL",
     "--security-opt=no-new-privileges",
 )  # fmt: skip
+OCI: Final = "org.opencontainers.image"
 LABELS: Final = tuple(
-    f"org.opencontainers.image.{each}" for each in ("title", "description", "version", "licenses")
-)
+    f"{OCI}.{each}"
+    for each in (
+        "title", "description", "version", "licenses", "created", "base.name"
+    )
+)  # fmt: skip
+URN: Final = "urn:stream-rater"
+PAPERS: Final = ROOT / "build" / "image"
+"""Where the bill of materials and the provenance are written, which a release signs."""
+BILL: Final = "print(open('/opt/stream-rater/sbom.cdx.json').read())"
+SITE: Final = ROOT / "deploy" / "tools" / "zensical.toml"
+BUILD_S: Final = 7200.0
+"""The longest that a build may take: the kernels of all systems on a busy machine."""
 SHELLS: Final = ("/bin/sh", "/bin/bash", "/bin/dash", "/usr/bin/perl", "/usr/bin/apt-get")
 
 WRITES: Final = """
@@ -112,23 +125,68 @@ print(json.dumps({
 
 
 def played(report: Report) -> None:
-    """Build the image and run all checks."""
-    build(engine.find(report.say), NAME, report).check()
+    """Build the image and run all checks. $BASE names another image to build from."""
+    build(engine.find(report.say), NAME, report, os.environ.get("BASE")).check()
 
 
-def bases(dockerfile: str) -> list[str]:
-    """The images that a Dockerfile starts from, without stages of its own."""
-    lines = re.findall(r"^FROM (\S+)(?: AS (\w+))?", dockerfile, re.MULTILINE)
-    made = {stage for _, stage in lines} | {"scratch"}
-    return sorted({name for name, _ in lines if name not in made})
+def base_of(dockerfile: str) -> str:
+    """The image that a Dockerfile starts from, unless told otherwise."""
+    (found,) = re.findall(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
+    return str(found)
 
 
-def build(at: Engine, name: str, report: Report) -> "Image":
+def source_labels() -> dict[str, str]:
+    """What labels say of the sources: their commit, its time or $SOURCE_DATE_EPOCH, and the
+    addresses of the repository and the documents, where these are public."""
+    when_s = int(
+        os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct") or time.time()
+    )
+    documents = tomllib.loads(SITE.read_text(encoding="utf-8"))["project"]["site_url"]
+    found = {
+        "created": rfc3339(when_s),
+        "revision": git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"),
+        "source": address(git("config", "--get", "remote.origin.url")),
+        "documentation": address(documents),
+    }
+    return {f"{OCI}.{name}": value for name, value in found.items() if value}
+
+
+def rfc3339(when_s: float) -> str:
+    """A time as labels and provenance spell it, without parts of a second."""
+    return datetime.fromtimestamp(int(when_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def address(text: str) -> str:
+    """An address that leads somewhere for everybody, else nothing."""
+    return text if re.match(r"https://(?![^/]*\.example/)", text) else ""
+
+
+def git(*arguments: str) -> str:
+    """What git prints; nothing where there is no repository."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def build(at: Engine, name: str, report: Report, base_name: str | None = None) -> "Image":
     """The image, tagged as the newest and with its version."""
-    for each in bases(DOCKERFILE.read_text(encoding="utf-8")):
-        if not report.check("base", partial(base.ensure, at, each, report.say)):
-            raise LocalServerError(f"no {each}")
-    began_s = time.monotonic()
+    wanted = base_name or base_of(DOCKERFILE.read_text(encoding="utf-8"))
+    found: list[base.Base] = []
+
+    def had() -> str:
+        found.append(base.ensure(at, wanted, report.say))
+        return found[0].origin
+
+    if not report.check("base", had):
+        raise LocalServerError(f"no {wanted}")
+    labels = source_labels() | {f"{OCI}.base.name": found[0].name}
+    if found[0].digest:
+        labels[f"{OCI}.base.digest"] = found[0].digest
+    began_s = time.time()
     report.say("building deploy/Dockerfile; the kernels take some minutes")
     settings = pip_settings.current()
     with tempfile.TemporaryDirectory(prefix="stream-rater-image-") as folder:
@@ -138,13 +196,44 @@ def build(at: Engine, name: str, report: Report) -> "Image":
         if authorities := pip_settings.certificates(settings, os.environ):
             lent.append((authorities.resolve(), pip_settings.CERTIFICATES))
         more = (*at.building, *engine.mounts(lent)) if at.name == "podman" else ()
-        at.run("build", *more, "--network=host", f"--file={DOCKERFILE}", f"--tag={name}", str(ROOT))
+        at.run(
+            "build", *more, *(f"--label={each}={value}" for each, value in labels.items()),
+            f"--build-arg=BASE={found[0].reference}", "--network=host", f"--file={DOCKERFILE}",
+            f"--tag={name}", str(ROOT), timeout_s=BUILD_S,
+        )  # fmt: skip
     built = Image(at, name, report)
-    labels = built.inspected["Config"]["Labels"]
-    at.run("tag", name, f"{name}:{labels['org.opencontainers.image.version']}")
-    took_s = time.monotonic() - began_s
+    PAPERS.mkdir(parents=True, exist_ok=True)
+    paper = json.dumps(provenance(built.labels, began_s, time.time()), indent=2)
+    (PAPERS / "provenance.json").write_text(paper, encoding="utf-8")
+    (PAPERS / "sbom.cdx.json").write_text(built.python("-c", BILL), encoding="utf-8")
+    if absent := labels.items() - built.labels.items():
+        raise LocalServerError(f"labels are not as given: {absent}")
+    at.run("tag", name, f"{name}:{built.labels[f'{OCI}.version']}")
+    took_s = time.time() - began_s
     report.rows.append(("built", f"{at.name}, {len(built.layers)} layers", took_s))
     return built
+
+
+def provenance(labels: Mapping[str, str], began_s: float, ended_s: float) -> dict[str, Any]:
+    """How an image was built, as the predicate of SLSA's provenance 1.0. $BUILDER_ID names the
+    builder; a build by hand has none that others could trust."""
+    label = {name.removeprefix(f"{OCI}."): value for name, value in labels.items()}
+    source = f"git+{label.get('source', URN)}@{label.get('revision', '')}"
+    made_of = [{"uri": source, "digest": {"gitCommit": label.get("revision", "")}}]
+    if "base.digest" in label:
+        algorithm, _, digest = label["base.digest"].partition(":")
+        made_of.append({"uri": f"oci://{label['base.name']}", "digest": {algorithm: digest}})
+    return {
+        "buildDefinition": {
+            "buildType": f"{URN}:make-image:1",
+            "externalParameters": {"dockerfile": "deploy/Dockerfile", "base": label["base.name"]},
+            "resolvedDependencies": made_of,
+        },
+        "runDetails": {
+            "builder": {"id": os.environ.get("BUILDER_ID", f"{URN}:by-hand")},
+            "metadata": {"startedOn": rfc3339(began_s), "finishedOn": rfc3339(ended_s)},
+        },
+    }
 
 
 class Image:
@@ -160,6 +249,12 @@ class Image:
     def layers(self) -> list[str]:
         """The hashes of the image's layers."""
         found: list[str] = self.inspected["RootFS"]["Layers"]
+        return found
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The image's labels."""
+        found: dict[str, str] = self.inspected["Config"]["Labels"]
         return found
 
     def check(self) -> None:
@@ -193,10 +288,10 @@ class Image:
         return f"{size / 1e6:.0f} MB (at most {MOST_BYTES / 1e6:.0f})"
 
     def _labels(self) -> str:
-        labels: dict[str, Any] = self.inspected["Config"]["Labels"]
-        if absent := [each for each in LABELS if not labels.get(each)]:
+        if absent := [each for each in LABELS if not self.labels.get(each)]:
             raise Failed(f"no {', '.join(absent)}")
-        return ", ".join(f"{each.rpartition('.')[2]} {labels[each]}" for each in LABELS[::2])
+        shown = sorted(name for name in self.labels if name.startswith(OCI))
+        return ", ".join(f"{n.removeprefix(OCI + '.')} {self.labels[n]}" for n in shown)
 
     def _writes(self) -> str:
         output = self.python("-c", WRITES).split()
