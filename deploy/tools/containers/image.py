@@ -130,7 +130,7 @@ def played(report: Report) -> None:
 
 
 def base_of(dockerfile: str) -> str:
-    """The image that a Dockerfile starts from, unless told otherwise."""
+    """The image that a Dockerfile starts from by default."""
     (found,) = re.findall(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
     return str(found)
 

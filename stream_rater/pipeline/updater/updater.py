@@ -41,7 +41,7 @@ events again. (It is only the end if a zombie applied published parts once more 
 parts in the same call.)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -66,7 +66,6 @@ from stream_rater.pipeline.updater.changes import (
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.record_cache import RecordCache
 from stream_rater.pipeline.updater.shard import (
-    QueuedPart,
     Shard,
     ShardBatch,
     last_calls,
@@ -250,8 +249,7 @@ class Updater:
         stored = yield from ports.ask(ports.ReadBeliefs(players))
         events = {s: self._build_events_again(s, call, stored[s]) for s, call in calls.items()}
         events_again = {shard: each for shard, each in events.items() if each is not None}
-        parts = {shard: call.parts[shard] for shard, call in calls.items()}
-        yield from self._publish(events_again, parts, settled=True)
+        yield from self._publish(events_again, calls.values(), settled=True)
 
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: ports.StoredShard
@@ -288,8 +286,7 @@ class Updater:
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
         self._remember(changes)
-        parts = {shard: own for each in batches for shard, own in each.parts.items()}
-        yield from self._conclude(changes, parts)
+        yield from self._conclude(changes, batches)
 
     def _records(self, batches: Sequence[ShardBatch]) -> ports.Step[dict[int, ports.StoredShard]]:
         """The records of the players of these batches, by shard: from the cache where possible,
@@ -361,7 +358,7 @@ class Updater:
         return {number: change for each in alone for number, change in each.items()}
 
     def _conclude(
-        self, changes: Mapping[int, Change], parts: Mapping[int, Sequence[QueuedPart]]
+        self, changes: Mapping[int, Change], batches: Sequence[ShardBatch]
     ) -> ports.Step[None]:
         publish = {}
         for number, change in changes.items():
@@ -373,7 +370,7 @@ class Updater:
                 publish[number] = change.events
             elif not shard.is_refilling:
                 self._observer.shard_refilled(number, shard.applied)
-        yield from self._publish(publish, parts, settled=False)
+        yield from self._publish(publish, batches, settled=False)
 
     def _report(self, number: int, change: Change, *, refilled: bool) -> None:
         end, idle = change.position.applied, change.without_effect
@@ -385,10 +382,10 @@ class Updater:
     # --- step 14 ---
 
     def _publish(
-        self, events: Mapping[int, Events], parts: Mapping[int, Sequence[QueuedPart]], *,
-        settled: bool,
-    ) -> ports.Step[None]:  # fmt: skip
-        """Publish the events of these shards, and commit their `applied` offsets."""
+        self, events: Mapping[int, Events], batches: Iterable[ShardBatch], *, settled: bool
+    ) -> ports.Step[None]:
+        """Publish the events of these shards, and commit their `applied` offsets. `batches`: those
+        that have the shards' parts."""
 
         def publication() -> ports.Publish | None:
             offsets = {s: self._shards[s].applied for s in events if s in self._shards}
@@ -401,7 +398,10 @@ class Updater:
             return
         for shard, offset in done.offsets.items():
             self._shards[shard].committed = offset
-        waited = (each for s in done.offsets for each in published(parts[s], len(events[s])))
+        waited = (
+            each for batch in batches for s, parts in batch.parts.items() if s in done.offsets
+            for each in published(parts, len(events[s]))
+        )  # fmt: skip
         self._observer.events_published(len(done.events), waited, settled=settled)
         self._observer.positions(done.offsets)
 

@@ -259,7 +259,7 @@ class Api:
                 begin = self._beginnings(ladder, query)
                 doubts = await ask.misspelt([ladder])
                 taken = await self._opened_door().round(ladder, given.body, given.trace, begin)
-                return taken.doubted(doubts)
+                return taken.doubted(doubts) if doubts else taken
             case "send-rounds":
                 lines = given.media_type == api.JSON_LINES
                 bodies = accept.lines_in(given.body) if lines else accept.elements_in(given.body)
@@ -267,7 +267,9 @@ class Api:
                 refused = await ask.strangers(sent, "body.ladder") if sent else {}
                 doubts = await ask.misspelt(map(ladder_in, bodies))
                 some = (await self._opened_door().rounds(bodies, given.trace, refused)).results
-                return RoundsTaken(results=[each.doubted(doubts) for each in some])
+                return RoundsTaken(
+                    results=[each.doubted(doubts) for each in some] if doubts else some
+                )
             case "correct":
                 if self._refuses_unknown:
                     await self._check_known(ladder)
