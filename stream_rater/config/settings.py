@@ -213,8 +213,5 @@ def origin(setting: str, address: str) -> str:
     """Where the address of a server that does not answer comes from, in parentheses."""
     variable = PREFIX + setting.upper()
     if address == getattr(Settings(), setting):
-        return (
-            f"(the default address; {variable} names another; `make up` in a clone starts servers, "
-            "and `stream-rater standalone FILE` needs none)"
-        )
+        return f"(the default address; {variable} names another; `standalone FILE` needs none)"
     return f"(the address is that of {variable}: is the server running?)"

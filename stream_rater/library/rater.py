@@ -461,7 +461,7 @@ class _Tally:
     def check_own(self) -> None:
         """Raise OtherLadder if all rounds and seeds are of other ladders."""
         if self._other_ladders and not self.rounds + self.seeds:
-            known = ", ".join(repr(each) for each in sorted(self._other_ladders)[:MOST_NAMED])
+            known = ", ".join(map(repr, sorted(self._other_ladders)[:MOST_NAMED]))
             raise results.OtherLadder(
                 f"{self._file.path}: no round of ladder {self._ladder!r}: its ladders are {known}"
             )

@@ -78,8 +78,7 @@ NOBODY: Final = frozenset(
 )  # fmt: skip
 """Ids that stand where no player was."""
 
-_BETWEEN: Final = ";|/+&, -_"
-"""What may separate the members of a team. The last three are in many names, too."""
+_BETWEEN: Final = ";|/+&,"  # What may separate the members of a team. Blanks are in names, too.
 _LIST: Final = re.compile(r"(?s)[\[({]\s*(.*?)\s*,?\s*[\])}]")
 _QUOTED: Final = re.compile(r"(?s)(['\"])(.*?)\1")
 QUOTES: Final = ("'", '"')
@@ -233,7 +232,7 @@ class Members(ReadColumn):
         for sign in "," if are_lists else _BETWEEN:
             found = ((text, members_in(text, sign)) for text in self._rows)
             teams = {text: names for text, names in found if names and names != [text]}
-            if are_lists or (teams and self._are_teams(teams, is_common=sign in " -_")):
+            if are_lists or (teams and self._are_teams(teams)):
                 both = "; ".join(
                     f"{self.doubts.unit} {self._rows[text]}: {cells.shown(text)} is one player, or "
                     f"{' and '.join(map(cells.shown, names))}"
@@ -243,16 +242,13 @@ class Members(ReadColumn):
                 self.ask(f"does {sign!r} separate the members of a team? {both}: say {cures}")
         return False
 
-    def _are_teams(self, teams: Mapping[str, Sequence[str]], *, is_common: bool) -> bool:
+    def _are_teams(self, teams: Mapping[str, Sequence[str]]) -> bool:
         """Whether texts may be teams: a good part of all texts, of three names each, or of names
-        that other texts have, too; with a common sign in other places, as no first names are."""
+        that other texts have, too."""
         every = [*teams.values(), *([text] for text in self._rows.keys() - teams.keys())]
         texts = Counter(name for names in every for name in {*names})
-        places = Counter(name for _, name in {each for names in every for each in enumerate(names)})
         of_teams = {name for names in teams.values() for name in names}
-        again = sum((places if is_common else texts)[name] > 1 for name in of_teams)
-        if is_common:
-            return 2 * len(teams) >= len(every) and 2 * again >= len(of_teams)
+        again = sum(texts[name] > 1 for name in of_teams)
         large = sum(len(names) > 2 for names in teams.values())
         return 1 < len(teams) >= 0.1 * len(every) and (
             4 * again >= len(of_teams) or 2 * large > len(teams)

@@ -223,8 +223,7 @@ DOWN = KafkaError(KafkaError._TRANSPORT)
     (
         Settings(),
         f"kafka at 127.0.0.1:9092: {DOWN.str()} (the default address; STREAM_RATER_KAFKA names "
-        "another; `make up` in a clone starts servers, and `stream-rater standalone FILE` needs "
-        "none)",
+        "another; `standalone FILE` needs none)",
     ),
 ])  # fmt: skip
 def test_kafka_is_away(settings: Settings, expected: str) -> None:

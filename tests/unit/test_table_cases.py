@@ -172,8 +172,8 @@ CASES = {
     "one player with a comma": read(of_teams(*MIXED), "p1, p2 > p3, p4", "p3, p1 > p4, p2",
                                     by=("--members", "whole")),
     **{f"members between {sign}": asked(of_teams(*(each.replace(", ", sign) for each in MIXED)),
-                                        f"does {sign.strip() or ' '!r} separate the members")
-       for sign in (" / ", "+", " & ", ";", "|", " ", "-")},
+                                        f"does {sign.strip()!r} separate the members")
+       for sign in (" / ", "+", " & ", ";", "|")},
     "members and one who plays alone": asked(of_teams("p1, p2", "p3", "p3, p1", "p2"),
                                              "does ',' separate"),
     "three names": asked(of_teams("a/b/c", "d/e/f"), "does '/' separate"),

@@ -237,16 +237,12 @@ def ranks_in(value: bytes) -> dict[str, int | None]:
     }
 
 
-class _NamedLadder(msgspec.Struct):
+class _Named(msgspec.Struct):
     ladder: str | UnsetType = UNSET
+    round_id: Any = ""
 
 
-class _NamedRound(msgspec.Struct):
-    round_id: str = ""
-
-
-_named = msgspec.json.Decoder(_NamedLadder).decode
-_named_round = msgspec.json.Decoder(_NamedRound).decode
+_named = msgspec.json.Decoder(_Named).decode
 
 
 def ladder_in(value: bytes) -> str:
@@ -261,10 +257,10 @@ def ladder_in(value: bytes) -> str:
 def id_in(value: bytes) -> str:
     """The id of the round in a body; empty if there is none of at most 128 bytes."""
     try:
-        found = _named_round(value).round_id
+        found = _named(value).round_id
     except UNDECODABLE:
         return ""
-    return found if len(found.encode()) <= MAX_ID_BYTES else ""
+    return found if isinstance(found, str) and len(found.encode()) <= MAX_ID_BYTES else ""
 
 
 def with_ladder(body: bytes, ladder: str) -> bytes:

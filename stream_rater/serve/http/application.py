@@ -267,9 +267,7 @@ class Api:
                 refused = await ask.strangers(sent, "body.ladder") if sent else {}
                 doubts = await ask.misspelt(map(ladder_in, bodies))
                 some = (await self._opened_door().rounds(bodies, given.trace, refused)).results
-                return RoundsTaken(
-                    results=[each.doubted(doubts) for each in some] if doubts else some
-                )
+                return RoundsTaken(results=[x.doubted(doubts) for x in some] if doubts else some)
             case "correct":
                 if self._refuses_unknown:
                     await self._check_known(ladder)
