@@ -41,7 +41,7 @@ USUAL: Final = tuple(
     each for each in selfcheck.SYSTEMS if isinstance(each, parameters.EloMMR | parameters.TwoMoment)
 )
 """The default system, and the one that the documents recommend for duels and teams."""
-KERNELS = 235  # The number of kernels of these two; `tests/unit/test_fresh_setup.py` counts them.
+KERNELS = 235  # The number of kernels of these two, as the last line of `make setup` says.
 TABLE = b"date,home,away,home_goals,away_goals\n2026-01-01,p0,p1,2,1\n"  # Rounds with scores.
 
 
