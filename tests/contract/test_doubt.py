@@ -260,5 +260,6 @@ def test_a_worker_goes_on_from_ends_without_answers(
             rated(at, *(a_round(number) for number in range(20 * turn, 20 * turn + 20)))
         rated(at, a_round(80))
         assert_all_rated_once(at, 81)
-    assert said(fake, at, "late") == [FENCED] * 4
-    assert len(said(fake, at, "lost")) == 4
+    late = said(fake, at, "late")
+    assert {*late} == {FENCED}
+    assert min(len(late), len(said(fake, at, "lost"))) >= 4, "more if a worker began again"
