@@ -44,9 +44,9 @@ def compare(
             them. The ladders in it are rated apart.
         configs: By name, what is compared: the parameters with their `"system"`, such as
             `{"system": "glicko", "beta": 200, "sigma_drift": 35}`, a system with its defaults, such
-            as `"two-moment"` (`tune`'s first guess for what has none), or a `Ladder`, of which only
-            the parameters count. Or a list of systems. The others are compared with the first one,
-            in the `evaluations`.
+            as `"two-moment"` (a parameter without a default gets the first guess of `tune`), or a
+            `Ladder`, of which only the parameters count. Or a list of systems. The others are
+            compared with the first one, in the `evaluations`.
         train: The fraction of the rounds, from the first one on, that only build experience.
         variance_factor: Multiplies the variance of a side's performance.
         by: Which number puts players in order: `"mu"`, or `"display"`, the displayed rating.

@@ -280,7 +280,9 @@ class Rater:
         """Rate a duel. Raises InvalidRound if the id of the round was used before."""
         work, end, places = self.work, self._log.end, (1, 2) if ranks is None else ranks
         duels, time_s = work.duels, work.latest_s
-        if duels is None or not duels.rates or UNORDERED & {type(sides), type(places)}:
+        if duels is None or not duels.rates or type(sides) in UNORDERED:
+            return None
+        if type(places) in UNORDERED:
             return None
         try:
             at = answers.text_of(time_s) if completed_at is None else messages.time_of(completed_at)

@@ -30,7 +30,8 @@ from stream_rater.serve.predicting import balanced_sides, check_sides, predictio
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_DIGITS = 18  # The most digits of the number of a season in a request.
-MOST_DOUBTED = 10  # The most new ladders of a request whose names are compared.
+MOST_DOUBTED = 10  # The most new ladders of a request whose names are compared,
+MOST_COMPARED = 1000  # and the most ladders that there may be for that: it takes time.
 VIEW_CACHE_S = 1.0  # The seconds for which the view of a ladder is cached.
 
 T = TypeVar("T")
@@ -312,7 +313,8 @@ class Questions:
         if not new:
             return {}
         self._rated = frozenset(await self._index.ladders())
-        near = partial(difflib.get_close_matches, possibilities=[*named, *self._rated], n=1)
+        known = [*named, *self._rated] if len(named) + len(self._rated) <= MOST_COMPARED else []
+        near = partial(difflib.get_close_matches, possibilities=known, n=1)
         return {each: "".join(near(each)) for each in sorted(new - self._rated)[:most]}
 
     # --- ladders and players that are missing ---

@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 
 from local.servers import signals_as_exit
+from local.steps import in_a_thread
 from local.tools import SERVERS
 from stream_rater.adapters.kafka.round_log import KafkaLog
 from stream_rater.adapters.kafka.topics import Topics
@@ -169,24 +170,17 @@ def measured(players: int, turns: int) -> Iterator[Result]:
             yield row(load, players, size, times)
 
 
-@contextmanager
-def feeding(settings: Settings) -> Iterator[None]:
+def feeding(settings: Settings) -> AbstractContextManager[None]:
     """Rounds for the worker at a steady rate, as long as the block lasts."""
-    over, rounds = threading.Event(), WORKLOAD.rounds()
+    rounds = WORKLOAD.rounds()
 
-    def feed_on() -> None:
+    def feed_on(over: threading.Event) -> None:
         with a_producer(settings.kafka, linger_ms=1) as producer:
             while not over.is_set():
                 some = up_to(int(UPDATES * SLICE_S), rounds)
                 feed(producer, Topics.of(settings).rounds, some, UPDATES, lambda: None)
 
-    thread = threading.Thread(target=feed_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return in_a_thread(feed_on)
 
 
 def loads(folder: Path, players: int) -> Sequence[Load]:

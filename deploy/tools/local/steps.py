@@ -3,6 +3,7 @@
 import fcntl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,6 +43,19 @@ def side_by_side(*parts: Callable[[], None]) -> None:
         futures = [pool.submit(part) for part in parts]
     for future in futures:
         future.result()
+
+
+@contextmanager
+def in_a_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Let `work` run until the end of the block, which sets its event."""
+    over = threading.Event()
+    thread = threading.Thread(target=work, args=(over,))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

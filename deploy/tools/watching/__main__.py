@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from demonstration.programs import (
 from local.background import LISTPACKS
 from local.prometheus_node import start_prometheus
 from local.servers import LocalServerError, servers
+from local.steps import in_a_thread
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
 from watching import drill
@@ -69,23 +70,15 @@ def a_season(seconds: float, per_second: float) -> Iterator[str]:
             yield server.address
 
 
-@contextmanager
-def asked(address: str) -> Iterator[None]:
+def asked(address: str) -> AbstractContextManager[None]:
     """Ask for the leaderboard again and again in the block."""
-    over = threading.Event()
 
-    def ask() -> None:
+    def ask(over: threading.Event) -> None:
         while not over.wait(ASK_EVERY_S):
             with suppress(OSError), urllib.request.urlopen(f"http://{address}{BOARD}"):
                 pass
 
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return in_a_thread(ask)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

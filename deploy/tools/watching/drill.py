@@ -30,6 +30,7 @@ from local.processes import Server
 from local.prometheus_node import start_prometheus
 from local.redis_node import start_redis
 from local.servers import signals_as_exit
+from local.steps import in_a_thread
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
 from stream_rater.config.settings import PREFIX
 from stream_rater.contract.events import ESTIMATORS
@@ -84,19 +85,6 @@ def a_world(folder: Path) -> Iterator[World]:
         )  # fmt: skip
         stack.enter_context(in_a_thread(lambda over: report(kafka.address, over)))
         yield World(kafka, redis, workers, serve, prometheus)
-
-
-@contextmanager
-def in_a_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Let `work` run until the end of the block, which sets its event."""
-    over = threading.Event()
-    thread = threading.Thread(target=work, args=(over,))
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def report(kafka: str, over: threading.Event) -> None:

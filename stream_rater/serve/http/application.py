@@ -263,9 +263,10 @@ class Api:
             case "send-rounds":
                 lines = given.media_type == api.JSON_LINES
                 bodies = accept.lines_in(given.body) if lines else accept.elements_in(given.body)
-                sent = {ladder_in(each) for each in bodies} if self._refuses_unknown else set()
-                refused = await ask.strangers(sent, "body.ladder") if sent else {}
-                doubts = await ask.misspelt(map(ladder_in, bodies))
+                sent = {ladder_in(each) for each in bodies}
+                refuses = self._refuses_unknown and sent
+                refused = await ask.strangers(sent, "body.ladder") if refuses else {}
+                doubts = {} if refuses else await ask.misspelt(sent)
                 some = (await self._opened_door().rounds(bodies, given.trace, refused)).results
                 return RoundsTaken(results=[x.doubted(doubts) for x in some] if doubts else some)
             case "correct":
