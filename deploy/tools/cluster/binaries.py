@@ -92,12 +92,15 @@ ALL: Final = (
 
 
 def ensure(say: Callable[[str], None]) -> str:
-    """Build all programs that are missing. Returns a sentence on what was done."""
+    """Build all programs that are missing, and download the definitions: the cluster has no
+    network. Returns a sentence on what was done."""
     go = find_go()
     if go is None:
         wanted = ".".join(map(str, GO_MINIMUM))
         raise LocalServerError(f"no Go {wanted} or newer ({describe_found()})")
     built = [module.name for module in ALL if build(go, module, say)]
+    for each in (PROMETHEUS_OPERATOR, GATEWAY, KEDA):
+        definitions(*each)
     return f"built {', '.join(built)}" if built else "built before"
 
 
