@@ -177,7 +177,7 @@ class Checks:
     def _failing_job(self) -> str:
         """Change a belief behind the service's back: the job `verify-all` must fail. Restore it."""
         store: Any = redis.Redis("redis.servers")
-        key = next(store.scan_iter("{*}:belief:*"))
+        key = next(store.scan_iter("{*}:belief:?*:*"))
         (field, value), *_ = store.hgetall(key).items()
         store.hset(key, field, value[:-1] + bytes([value[-1] ^ 1]))
         try:
