@@ -29,7 +29,7 @@ OPERATOR: Final = "stream-rater-operator"
 CHANGE: Final = """
 [[ladders.ranked-eu.changes]]
 from_offset = {offset}
-rating = {{ system = "elo-mmr", weight_limit = 0.25, sigma_limit = 90 }}
+rating = {{ system = "two-moment", beta = 310 }}
 """
 PAUSED: Final = "autoscaling.keda.sh/paused-replicas"
 LAG, BACKLOG, FLOOD_PER_S = 300, 8000, 500.0
