@@ -16,7 +16,7 @@ from stream_rater.adapters import logins
 from stream_rater.adapters.logins import TOKEN_SETTING, WITH_PASSWORD, WITH_TOKEN, TokenFailure
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
+from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped, Unled
 
 CLIENT_LOGGER = logging.getLogger("stream_rater.librdkafka")
 """The logger of librdkafka. It prints nothing: important failures return as errors."""
@@ -36,6 +36,13 @@ DENIALS = UNAUTHENTICATED | {
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
 """Errors to a member that the group still knows; an unknown one gets `UNKNOWN_MEMBER_ID`."""
+UNLED = frozenset({
+    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.KAFKA_STORAGE_ERROR,
+})  # fmt: skip
+"""Errors while a partition has no leader, or while a broker does not know the leader or topic."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 """Errors that a retry cures only after the topic accepts larger messages."""
 
@@ -74,6 +81,7 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     if inner.code() in DENIALS:
         return Denied(reason)
     kind = Regrouped if inner.code() in REGROUPED else LogTrouble
+    kind = Unled if inner.code() in UNLED else kind
     return kind(reason, cause_in(inner.str()))
 
 

@@ -34,6 +34,10 @@ class Regrouped(LogTrouble):
     it the worker may commit again."""
 
 
+class Unled(LogTrouble):
+    """A partition has no leader that answers, or a broker does not know its topic: this passes."""
+
+
 class StoreTrouble(Trouble):
     """Redis failed: a call failed, or its outcome is unknown."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -14,11 +15,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka import consumer, reader, topics
 from stream_rater.adapters.kafka.consumer import Fenced, Input
+from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, offset_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
+from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Unled
 from stream_rater.pipeline.ports import Poll, SourceCommit
 from stream_rater.rounds.lines import PlainRecords
 from tests.builders.cases import cases
@@ -35,33 +37,29 @@ def test_an_offset_is_one() -> None:
             offset_of(answered(SimpleNamespace(offset=offset)))
 
 
-def test_topics_of_another_process_have_leaders_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that finds all topics waits, too, but not if it may not read offsets."""
+@cases("trouble", [None, Unled("no leader within the time"), Denied("no right")])
+def test_topics_of_another_process_have_leaders_first(trouble: Exception | None) -> None:
+    """A worker that finds all topics waits, too. Whoever needs a leader or a right will say so."""
     admin = Admin(AT)
-    asked = list[str]()
-
-    def ends(topic: str, partitions: int) -> list[int]:
-        asked.append(topic)
-        if len(asked) == 3:
-            raise LogTrouble("kafka: Broker: Not leader for partition")
-        return [0] * partitions
-
-    monkeypatch.setattr(admin, "partitions", lambda: dict.fromkeys(admin.topics.names, 2))
-    monkeypatch.setattr(admin, "ends", ends)
-    admin.create_topics()
-    assert asked == [*admin.topics.names[:3], *admin.topics.names]
-
-    def denied(topic: str, partitions: int) -> list[int]:
-        raise Denied(topic)
-
-    monkeypatch.setattr(admin, "ends", denied)
-    admin.create_topics()
+    names = patch.object(admin, "partitions", return_value=dict.fromkeys(admin.topics.names, 2))
+    with names, patch.object(admin, "ends", side_effect=trouble) as ends:
+        admin.create_topics()
+    asked = [call.args for call in ends.mock_calls]
+    assert asked == [(name, 2) for name in admin.topics.names[: 1 if trouble else None]]
 
 
-# --- brokers learn of a new topic one after the other ---------------------------------------------
+# --- brokers learn of a topic and of its leaders one after the other ------------------------------
 
 SIZED = Settings(kafka="127.0.0.1:1", partitions=2, shards=3)
-UNKNOWN = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+UNKNOWN, *OTHERS = (
+    KafkaException(KafkaError(code))
+    for code in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.KAFKA_STORAGE_ERROR,
+    )
+)  # fmt: skip
 KNOWN = {name: count for name, (count, _) in topic_settings(SIZED).items()}
 COPY = SimpleNamespace(isrs=[1], replicas=[1])
 
@@ -80,8 +78,8 @@ class Brokers:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.leads = False
-        """Not when asked the first time."""
+        self.unled = 4 * [UNKNOWN, *OTHERS]
+        """The next answers of partitions, before they are led."""
 
     def knows(self) -> bool:
         self.asked += 1
@@ -98,8 +96,8 @@ class Brokers:
         return {each.topic: answered(None) for each in new}
 
     def list_offsets(self, asked: Any, **_: Any) -> Any:
-        self.leads, led = True, self.leads
-        return {each: answered(SimpleNamespace(offset=0) if led else UNKNOWN) for each in asked}
+        found = self.unled.pop() if self.unled else SimpleNamespace(offset=0)
+        return {each: answered(found) for each in asked}
 
     def describe_configs(self, resources: Any, **options: Any) -> Any:
         (resource,) = resources
@@ -131,9 +129,18 @@ def test_topics_that_were_just_created_are_asked_for_until_a_broker_knows(admin:
 def test_topics_that_we_did_not_create_are_missing_at_once(admin: Admin) -> None:
     with pytest.raises(TopicMismatch, match="topic round-completed does not exist"):
         admin.check_topics()
-    admin.partitions()
-    with pytest.raises(LogTrouble, match="Unknown topic"):
+
+
+def test_a_worker_waits_for_the_leaders_of_topics_that_exist(admin: Admin) -> None:
+    """Whatever says that there is none; but not for ever."""
+    assert LadderEvents(SIZED, admin).read().ladders == []
+    brokers = cast(Brokers, admin._client)
+    assert not brokers.unled
+    with patch.object(topics, "TIMEOUT_S", 0.0), pytest.raises(LogTrouble, match="Unknown topic"):
         admin.configuration("round-completed")
+    brokers.unled = 3 * OTHERS
+    with patch.object(topics, "TIMEOUT_S", 0.0), pytest.raises(LogTrouble, match="eader"):
+        admin.ends("round-completed", 2)
 
 
 # --- a command's requests wait longer for a busy broker than a service's --------------------------

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka as kafka
 import confluent_kafka.admin as admin_api
@@ -14,8 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 from stream_rater.adapters import access
 from stream_rater.adapters.kafka import records, topic_rules
 from stream_rater.config.settings import Settings, origin
-from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch
+from stream_rater.contract.errors import Denied, LogTrouble, TopicMismatch, Unled
 from stream_rater.pipeline.ports import NO_TAILS, SourceCommit, Tails
+
+T = TypeVar("T")
 
 TIMEOUT_S = 10.0  # The time-out of requests for all topics, and of waits for new topics.
 REQUEST_TIMEOUT_S = 5.0  # For requests that a state machine waits for; it asks again later.
@@ -76,9 +78,9 @@ class Admin:
         """Create the topics that do not exist, which needs a right of its own."""
         existing, wanted = self.partitions(), topic_rules.topic_settings(self._settings)
         self._create({name: each for name, each in wanted.items() if name not in existing})
-        for _ in _looks():  # waits for the leaders of topics that another process creates now, too
-            if self._are_led():
-                break
+        with suppress(LogTrouble, Denied):  # whoever needs what is missing will say so
+            for each in self.partitions().items():
+                self.ends(*each)  # waits for leaders, also of topics that another process creates
 
     def _create(self, wanted: Mapping[str, tuple[int, dict[str, str]]]) -> None:
         """Create topics, each with its number of partitions and its configuration."""
@@ -91,8 +93,9 @@ class Admin:
         ]  # fmt: skip
         if not new:
             return
-        for name, future in self._client.create_topics(new, operation_timeout=TIMEOUT_S).items():
-            code = access.code_of(future.exception(TIMEOUT_S))
+        times = {"operation_timeout": TIMEOUT_S, "request_timeout": COMMAND_TIMEOUT_S}
+        for name, future in self._client.create_topics(new, **times).items():
+            code = access.code_of(future.exception(RESULT_S))
             if code in access.DENIALS:
                 raise Denied(
                     f"kafka: {name} does not exist, or may not be seen by this service, and this "
@@ -111,9 +114,9 @@ class Admin:
         """Create the topic of past seasons. Returns the number of its partitions."""
         self._create({topic: topic_rules.season_topic_settings(self._settings)})
         for _ in _looks():
-            with suppress(LogTrouble):
-                if (found := self.partitions_if_any(topic)) and self.ends(topic, found):
-                    return found
+            if found := self.partitions_if_any(topic):
+                self.ends(topic, found)  # waits for leaders
+                return found
         raise LogTrouble(f"kafka: {topic} was created, and no broker knows it yet")
 
     def check_season_topic(self, topic: str) -> None:
@@ -124,15 +127,6 @@ class Admin:
                 self._settings, topic, self.configuration(topic)
             ):
                 raise TopicMismatch(refusal)
-
-    def _are_led(self) -> bool:
-        """Whether each partition has a leader that answers, or this service may not ask."""
-        try:
-            return bool([self.ends(*each) for each in self.partitions().items()])
-        except LogTrouble:
-            return False
-        except Denied:  # whoever needs this right will say so
-            return True
 
     def partitions(self) -> dict[str, int]:
         """The number of partitions of each of our topics."""
@@ -154,18 +148,6 @@ class Admin:
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
         return known
-
-    def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
-        """The description of a topic. Waits for a topic that this service created."""
-        for _ in _looks():
-            asked = ask()
-            try:
-                return result_of(asked)
-            except LogTrouble as error:
-                trouble, unknown = error, asked.done() and access.code_of(asked.exception())
-                if topic not in self._created or unknown != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
-        raise trouble
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
         """The exception for a client that cannot connect, with the reason, if it reported one."""
@@ -219,8 +201,8 @@ class Admin:
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         describe, timeout_s = self._client.describe_configs, self._timeout_s
         try:
-            entries = self._described(
-                topic, lambda: describe([resource], request_timeout=timeout_s)[resource]
+            entries = once_led(
+                lambda: result_of(describe([resource], request_timeout=timeout_s)[resource])
             )
         except Denied:
             raise Denied(f"kafka: this service may not read the configuration of {topic}") from None
@@ -234,9 +216,7 @@ class Admin:
         """The id of a topic, which differs from that of a deleted topic of the same name."""
         asked = kafka.TopicCollection([topic])
         describe, timeout_s = self._client.describe_topics, self._timeout_s
-        described = self._described(
-            topic, lambda: describe(asked, request_timeout=timeout_s)[topic]
-        )
+        described = once_led(lambda: result_of(describe(asked, request_timeout=timeout_s)[topic]))
         return str(described.topic_id)
 
     def ends(self, topic: str, partitions: int) -> list[int]:
@@ -351,11 +331,15 @@ class Admin:
 
     def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
         """The offsets of each partition. Asks twice: the client may know only a former leader."""
-        with suppress(LogTrouble):
-            return self._listed_offsets(topic, partitions, spec, REQUEST_TIMEOUT_S, **options)
-        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
-            self._client.list_topics(topic, timeout=self._timeout_s)
-        return self._listed_offsets(topic, partitions, spec, self._timeout_s, **options)
+
+        def ask() -> list[int]:
+            with suppress(LogTrouble):
+                return self._listed_offsets(topic, partitions, spec, REQUEST_TIMEOUT_S, **options)
+            with suppress(KafkaException):  # else the client asks the former leader for minutes
+                self._client.list_topics(topic, timeout=self._timeout_s)
+            return self._listed_offsets(topic, partitions, spec, self._timeout_s, **options)
+
+        return once_led(ask)
 
     def _listed_offsets(
         self, topic: str, partitions: int, spec: Any, timeout_s: float, **options: Any
@@ -367,12 +351,22 @@ class Admin:
 
 
 def _looks() -> Iterator[None]:
-    """Yield at intervals for TIMEOUT_S, while a broker may not know a new topic."""
+    """Yield at intervals for TIMEOUT_S, while a broker may not know a topic or its leaders."""
     deadline_s = time.monotonic() + TIMEOUT_S
     yield
     while time.monotonic() < deadline_s:
         time.sleep(NEW_TOPIC_PAUSE_S)
         yield
+
+
+def once_led(ask: Callable[[], T]) -> T:
+    """What `ask` returns, which is called again for TIMEOUT_S as long as it raises Unled."""
+    for _ in _looks():
+        try:
+            return ask()
+        except Unled as error:
+            trouble = error
+    raise trouble
 
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:
@@ -390,7 +384,7 @@ def offset_of(future: Any) -> int:
     neither an error nor an offset: this raises LogTrouble."""
     offset: int = result_of(future).offset
     if offset < 0:
-        raise LogTrouble("kafka: a partition's leader did not return its offset")
+        raise Unled("kafka: a partition's leader did not return its offset")
     return offset
 
 
