@@ -25,7 +25,7 @@ from tests.builders.lines import Bytes
 from tests.builders.serves import ServeHere
 from tests.chaos.below import frozen
 from tests.integration.erasing import season
-from tests.integration.processes import Start, WorkerProcess, done, stopped, stream_rater
+from tests.integration.processes import Start, WorkerProcess, done, gone, stopped, stream_rater
 from tests.integration.test_corrections import verified
 from tests.integration.test_door import DUEL, ended, post, send, serve
 from tests.integration.test_door import a_round as a_posted_round
@@ -308,7 +308,9 @@ def partition_folder(at: Settings, kafka: Server) -> Path:
 
 
 def ends_with_advice(worker: WorkerProcess, *, why: str) -> None:
-    """Wait until a worker says that it cannot go on, and what an operator must do; and end it."""
+    """Wait until a worker says that it cannot go on, and what an operator must do; and end it. One
+    of its roles may just have joined its group, which a worker that ends then leaves only when its
+    session is over."""
 
     def said() -> bool:
         return ADVICE in worker.log() or not worker.running
@@ -316,8 +318,9 @@ def ends_with_advice(worker: WorkerProcess, *, why: str) -> None:
     wait_until(said, "it refuses the log")
     worker.terminate()
     worker.wait()
-    line = next(each for each in worker.log().splitlines() if ADVICE in each)
-    assert why in line, worker.log()
+    wait_until(gone(worker.settings), "it has left its groups")
+    lines = [each for each in worker.log().splitlines() if ADVICE in each]
+    assert lines and why in lines[0], worker.log()
 
 
 def rebuilt(at: Settings) -> str:
