@@ -146,6 +146,7 @@ def test_a_worker_waits_for_the_leaders_of_topics_that_exist(admin: Admin) -> No
 # --- a command's requests wait longer for a busy broker than a service's --------------------------
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+NOT_CONNECTED = KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
 class BusyBroker:
@@ -153,6 +154,7 @@ class BusyBroker:
 
     def __init__(self) -> None:
         self.waits_s: list[float] = []
+        self.unanswered = TIMED_OUT
 
     def _timed_out(self, keys: Any, request_timeout: float) -> dict[Any, "Future[Any]"]:
         self.waits_s.append(request_timeout)
@@ -160,8 +162,14 @@ class BusyBroker:
 
     describe_consumer_groups = list_offsets = _timed_out
 
-    def list_topics(self, topic: str, timeout: float) -> None:
-        raise TIMED_OUT
+    def list_topics(self, topic: str = "", *, timeout: float) -> None:
+        if topic:
+            raise TIMED_OUT
+        self._timed_out((), timeout)
+        raise self.unanswered
+
+    def poll(self, timeout: float) -> None:
+        """Nothing is reported."""
 
 
 COMMANDS_S, SERVICES_S = topics.COMMAND_TIMEOUT_S, topics.REQUEST_TIMEOUT_S
@@ -169,7 +177,8 @@ COMMANDS_S, SERVICES_S = topics.COMMAND_TIMEOUT_S, topics.REQUEST_TIMEOUT_S
 
 @cases("options, longest_s", [({}, COMMANDS_S), ({"request_timeout_s": SERVICES_S}, SERVICES_S)])
 def test_the_longest_wait(options: dict[str, float], longest_s: float) -> None:
-    """The first request for offsets is short in both: its leader may be a former one."""
+    """The first request for offsets is short in both: its leader may be a former one. The first one
+    for all topics shows whether a broker is busy or not there."""
     admin, broker = Admin(AT, **options), BusyBroker()
     admin._client = cast(Any, broker)
     with pytest.raises(LogTrouble):
@@ -177,6 +186,14 @@ def test_the_longest_wait(options: dict[str, float], longest_s: float) -> None:
     with pytest.raises(LogTrouble):
         admin.members("group")
     assert broker.waits_s == [SERVICES_S, longest_s, longest_s]
+    for broker.unanswered, waits_s in (
+        (TIMED_OUT, sorted([topics.TIMEOUT_S, longest_s])),
+        (NOT_CONNECTED, [min(topics.TIMEOUT_S, longest_s)]),
+    ):
+        broker.waits_s.clear()
+        with pytest.raises(LogTrouble, match="is the server running"):
+            admin.partitions()
+        assert broker.waits_s == waits_s
 
 
 # --- an input: offsets without records ----------------------------------------------------------

@@ -142,12 +142,17 @@ class Admin:
         return {name: known[name] for name in self.topics.names if name in known}
 
     def _listed(self, timeout_s: float = TIMEOUT_S, **one: str) -> dict[str, Any]:
-        """The metadata of all topics, or of `one`, from one broker."""
-        try:
-            known: dict[str, Any] = self._client.list_topics(timeout=timeout_s, **one).topics
-        except KafkaException as error:
-            raise self._unreachable(error.args[0]) from None
-        return known
+        """The metadata of all topics, or of `one`, from one broker. If a broker is connected, this
+        waits as long as for any request: it is there and busy."""
+        for wait_s in sorted({timeout_s, self._timeout_s}):
+            try:
+                known: dict[str, Any] = self._client.list_topics(timeout=wait_s, **one).topics
+                return known
+            except KafkaException as error:
+                trouble = error.args[0]
+            if trouble.code() != KafkaError._TIMED_OUT:
+                break
+        raise self._unreachable(trouble)
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
         """The exception for a client that cannot connect, with the reason, if it reported one."""
