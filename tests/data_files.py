@@ -126,11 +126,9 @@ def _differing(path: Path, ladders: Ladders, window: int, rejected: Counter[str]
     """Lines for what differs from a sequential replay of the log."""
     with data_file(str(path)) as file, file.snapshot():
         log = LogReader(partial(rounds_in, path), dict(enumerate(file.ends())))
-        verdict = compare(log, ladders, window, file.partitions, file.shards, file.read)
-        stored = file.count_beliefs()
+        verdict = compare(log, ladders, window, file.partitions, file.beliefs)
     yield from (f"no belief: {each}" for each in verdict.missing)
     yield from (f"another belief than the replay's: {each}" for each in verdict.differing)
     if verdict.rejected != rejected:
         yield f"rejected: {dict(rejected)}, not {dict(verdict.rejected)}"
-    if surplus := stored - verdict.beliefs + len(verdict.missing):
-        yield f"{surplus} beliefs that the log does not explain"
+    yield from (f"a belief that the log does not explain: {each}" for each in verdict.surplus)

@@ -39,7 +39,7 @@ Command = Callable[..., Any]
 
 def one_line_errors(command: Command) -> Command:
     """Wrap a command so that an error is one line on standard error. The exit code is 2 for
-    BadConfiguration, and 1 for Failed or a missing package of an extra."""
+    BadConfiguration, 4 for NotYetKnown, and 1 for Failed or a missing package of an extra."""
 
     def end(text: object, code: int) -> None:
         click.echo(f"stream-rater: {text}", err=True)
@@ -53,7 +53,7 @@ def one_line_errors(command: Command) -> Command:
         except errors.BadConfiguration as error:
             end(error, 2)
         except errors.Failed as error:
-            end(error, 1)
+            end(error, 4 if isinstance(error, errors.NotYetKnown) else 1)
         except ModuleNotFoundError as error:
             if (extra := PACKAGE_EXTRAS.get(error.name or "")) is None:
                 raise

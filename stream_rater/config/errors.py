@@ -14,6 +14,10 @@ class Failed(Exception):
     """The work failed. The text is one line with the reason."""
 
 
+class NotYetKnown(Failed):
+    """The work could not say whether all is right. The text is one line with the reason."""
+
+
 class TrialsFailed(Exception):
     """The executor of a search cannot run its trials. The text is one line, with the cure."""
 

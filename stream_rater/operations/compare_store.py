@@ -1,41 +1,41 @@
 """Verifies the store: compares every belief with the sequential replay of the log as its
 corrections edit it, bit for bit. A belief that a correction has written may differ from the replay
-in the fields about the past (`same_belief`)."""
+in the fields about the past (`same_belief`).
 
+Workers may rate on. A belief that is ahead of the replay (its `last` is behind the log's ends) is
+compared by a second, longer replay, with the player's belief as it is there after `last`."""
+
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
-from stream_rater.columns.player_column import LadderColumn, PlayerColumn
-from stream_rater.columns.sharding import shards_of_names
+from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_column import NO_FLAGS
+from stream_rater.columns.sharding import partition_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import RoundAmended
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
 from stream_rater.replay import ledger, sequential
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import NO_VERDICTS, Content, LoggedRounds, Verdicts
+from stream_rater.replay.edited_log import Content, LoggedRounds, Verdicts
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.rounds import validation
 from stream_rater.rounds.correction_records import Seed, decode_correction
 from stream_rater.runtime.progress import advancing
 
-BATCH = 5000  # The number of beliefs that are compared together.
 MOST_AHEAD = 2  # The number of batches that are read from the store ahead.
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
 """Fields with what was last published of the player, if a correction was not published."""
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """The fields of a belief that a correction sets to other values than a replay does."""
-Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
-"""Reads the players' records by shard, as `RedisStore.read` does."""
+Stored = Sequence[tuple[Player, bytes]]  # Players with their stored beliefs.
 
 
 @dataclass
@@ -49,11 +49,16 @@ class Verdict:
     beliefs: int = 0
     missing: list[Player] = field(default_factory=list)
     differing: list[Player] = field(default_factory=list)
+    surplus: list[Player] = field(default_factory=list)
+    """Those with a belief that the log does not explain."""
+    ahead: dict[Player, bytes] = field(default_factory=dict)
+    """The beliefs that are ahead of the replay; after `compare_ahead`, those not compared."""
+    stored: int = 0  # The number of beliefs in the store, of all ladders.
 
     @property
     def equal(self) -> bool:
-        """Whether every belief exists and is equal."""
-        return not self.missing and not self.differing
+        """Whether every belief exists and is equal, and there are no others."""
+        return not (self.missing or self.differing or self.surplus)
 
 
 def same_belief(found: bytes | None, expected: bytes | None, corrected: Collection[int]) -> bool:
@@ -84,48 +89,77 @@ def same_belief(found: bytes | None, expected: bytes | None, corrected: Collecti
     )
 
 
+def last_of(belief: bytes) -> int:
+    """The `last` of a stored belief; -1 if it cannot be read."""
+    with suppress(record.UnknownRecord):
+        return max(record.read_headers(belief[: record.HEADER_SIZE])["last"].tolist(), default=-1)
+    return -1
+
+
 def compare(
-    log: LogReader, ladders: Ladders, window: int, partitions: int, shards: int, read: Read, *,
-    cores: Cores = ONE_CORE, only: Collection[str] | None = None,
+    log: LogReader, ladders: Ladders, window: int, partitions: int,
+    stored: Callable[[], Iterable[Stored]], *, cores: Cores = ONE_CORE,
+    only: Collection[str] | None = None,
 ) -> Verdict:  # fmt: skip
     """Replay the records of `round-completed`, which has `partitions` partitions, and compare each
-    belief with the store's. `only`: the ladders that are replayed and compared; None: all."""
+    belief of the store. `stored`: yields all of them. `only`: the ladders that are replayed and
+    compared; None: all."""
+    replayed = _replayed(log, ladders, window, partitions, cores, only, {})
+    pools = replayed.replay.pools
+    seen = {ladder: np.zeros(len(pool), np.bool_) for ladder, pool in pools.items()}
+    with advancing("beliefs", sum(map(len, pools.values()))) as advance:
+        for batch in cores.ahead(stored(), MOST_AHEAD):
+            replayed.compare(batch, seen)
+            advance(len(batch))
+    replayed.find_missing(seen)
+    return replayed.verdict
 
+
+def compare_ahead(
+    verdict: Verdict, log: LogReader, ladders: Ladders, window: int, partitions: int,
+    since: Mapping[int, int], cores: Cores = ONE_CORE,
+) -> None:  # fmt: skip
+    """Compare the beliefs that were ahead of the ends `since`. `log` goes further. Those of ladders
+    that were corrected behind `since` are left, because that edits the rounds before, too."""
+    ahead, only = verdict.ahead, {ladder for ladder, _ in verdict.ahead}
+    replayed = _replayed(log, ladders, window, partitions, cores, only, ahead)
+    for player, belief in [*ahead.items()]:
+        offsets = replayed.corrected.get(player[0], ())
+        if max(offsets, default=-1) < since[partition_of(player[0], partitions)]:
+            del ahead[player]
+            if not same_belief(belief, replayed.passed.get(player), offsets):
+                verdict.differing.append(player)
+
+
+def _replayed(
+    log: LogReader, ladders: Ladders, window: int, partitions: int, cores: Cores,
+    only: Collection[str] | None, ahead: Mapping[Player, bytes],
+) -> "_Replayed":  # fmt: skip
     def run(verdicts: Verdicts | None) -> _Replayed:
-        replayed = _Replayed(ladders, window, partitions, verdicts, cores, only)
+        replayed = _Replayed(ladders, window, partitions, verdicts, cores, only, ahead, log.ends)
         with advancing("rounds", log.total) as advance:
             replayed.run(log, advance)
         return replayed
 
-    replayed = ledger.with_verdicts(run, log.records, ladders, window, partitions)
-    verdict = replayed.verdict
-
-    def found() -> Iterator[tuple[str, StoredBeliefs, list[bytes]]]:
-        for ladder, pool in replayed.replay.pools.items():
-            for start in range(0, len(pool), BATCH):
-                rows = np.arange(start, min(start + BATCH, len(pool)))
-                stored = _stored(ladder, pool.names_of(rows), shards, read)
-                yield ladder, stored, pool.records(rows[stored.order])
-
-    players = sum(map(len, replayed.replay.pools.values()))
-    with advancing("beliefs", players) as advance:
-        for ladder, stored, expected in cores.ahead(found(), MOST_AHEAD):
-            corrected = replayed.corrected.get(ladder, set())
-            _compare(verdict, ladder, corrected, stored, expected)
-            advance(len(expected))
-    for ladder, names in replayed.without_rounds():
-        left = _stored(ladder, StringColumn.of(names), shards, read)
-        _compare(verdict, ladder, (), left, None)
-    return verdict
+    return ledger.with_verdicts(run, log.records, ladders, window, partitions)
 
 
 class _Replayed:
-    """The replay of a whole log, and the offsets and players of its corrections."""
+    """The replay of a whole log, and the offsets of its corrections."""
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None,
-        cores: Cores, only: Collection[str] | None,
+        cores: Cores, only: Collection[str] | None, ahead: Mapping[Player, bytes],
+        ends: Mapping[int, int],
     ) -> None:  # fmt: skip
+        self.passed: dict[Player, bytes] = {}
+        """By player of `ahead`, the belief after the `last` there."""
+        self._stops: dict[tuple[str, int], list[str]] = {}
+        """By ladder and offset, the players of `ahead` with this `last`."""
+        for (ladder, player), belief in ahead.items():
+            self._stops.setdefault((ladder, last_of(belief)), []).append(player)
+        self._stop_offsets = [offset for _, offset in self._stops]
+        self._partitions, self._ends = partitions or 1, ends
         self.replay = sequential.Replay(ladders, window, partitions, verdicts, cores=cores)
         self._cores = cores
         self._only = None if only is None else frozenset(only)
@@ -134,9 +168,6 @@ class _Replayed:
         """By ladder with corrections, the offsets of accepted corrections, seeds and resets."""
         self._seeds: dict[str, set[int]] = {}  # By ladder, the offsets of seeds and resets.
         self._ladders = ladders
-        self._verdicts = verdicts or NO_VERDICTS
-        self._touched: dict[str, set[str]] = {}
-        """By ladder, the players whom corrections touch. Some may have no rounds any more."""
 
     def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
         """Replay the log. `advance` gets the size of each batch. Raises MissingVerdicts."""
@@ -160,98 +191,69 @@ class _Replayed:
             if not len(own):
                 return
             self.verdict.rounds += len(own)
-            self.replay.rate(own)
-            if self._verdicts.change_rounds:
-                self._add_touched(own)
+            stops = np.flatnonzero(np.isin(own.offset, self._stop_offsets)) + 1
+            for start, end in pairwise(sorted({0, *stops.tolist(), len(own)})):
+                part = own.take(np.arange(start, end))
+                self.replay.rate(part)
+                self._pass(part.rounds.heads[-1].ladder, int(part.offset[-1]))
         elif isinstance(each, Seed):
             if self._only is None or each.ladder in self._only:
                 self.replay.seed(each)
-                self._add_seed(each)
+                self._pass(each.ladder, each.offset)
+                self.verdict.seeds += 1
+                self._seeds.setdefault(each.ladder, set()).add(each.offset)
         else:
             self.replay.start_season_at(each)
             self._add_correction(each)
 
-    def _add_seed(self, seed: Seed) -> None:
-        self.verdict.seeds += 1
-        self._seeds.setdefault(seed.ladder, set()).add(seed.offset)
-        edits = self._verdicts.of(seed.ladder)
-        if edits.change_rounds and (left := edits.seed(seed)) is not seed:
-            gone = {*seed.names.texts()} - {*(() if left is None else left.names.texts())}
-            self._touched.setdefault(seed.ladder, set()).update(gone)
+    def _pass(self, ladder: str, offset: int) -> None:
+        for player in self._stops.get((ladder, offset), ()):
+            if player in (pool := self.replay.pools[ladder]):
+                self.passed[ladder, player] = pool.belief_bytes(player)
 
     def _add_correction(self, accepted: Record) -> None:
-        correction = decode_correction(accepted, self._ladders)
-        if self._only is not None and correction.ladder not in self._only:
+        ladder = decode_correction(accepted, self._ladders).ladder
+        if self._only is None or ladder in self._only:
+            self.corrected.setdefault(ladder, set()).add(accepted.offset)
+
+    def compare(self, batch: Stored, seen: Mapping[str, Flags]) -> None:
+        """Compare some beliefs of the store. `seen`: by ladder, (P,) whether the belief of each
+        player of the replay was compared."""
+        self.verdict.stored += len(batch)
+        for ladder, places in indices_by(ladder for (ladder, _), _ in batch).items():
+            if self._only is None or ladder in self._only:
+                found = dict(batch[i] for i in places.tolist())
+                self._compare(ladder, [*found], [*found.values()], seen.get(ladder, NO_FLAGS))
+
+    def _compare(
+        self, ladder: str, players: Sequence[Player], found: Sequence[bytes], seen: Flags
+    ) -> None:
+        pool, rows = self.replay.pools.get(ladder), np.zeros(len(players), np.int64)
+        if pool is not None:
+            rows = pool.rows(StringColumn.of([name for _, name in players]))
+            new = np.flatnonzero(rows < len(seen))
+            new = new[~seen[rows[new]]]
+            seen[rows[new]] = True
+            for i, due in zip(new.tolist(), pool.records(rows[new]), strict=True):
+                if found[i] != due:
+                    self._judge(players[i], found[i], due)
+            self.verdict.beliefs += len(new)
+        for i in np.flatnonzero(rows >= len(seen)).tolist():
+            self._judge(players[i], found[i], None)
+            self.verdict.beliefs += 1
+
+    def _judge(self, player: Player, found: bytes, due: bytes | None) -> None:
+        ladder, verdict = player[0], self.verdict
+        if same_belief(found, due, self.corrected.get(ladder, ())):
             return
-        self.corrected.setdefault(correction.ladder, set()).add(accepted.offset)
-        if isinstance(correction, RoundAmended):
-            players = (
-                name for entry in correction.standings
-                for name in (entry.team or (entry.player,)) if name is not None
-            )  # fmt: skip
-            self._touched.setdefault(correction.ladder, set()).update(players)
+        if last_of(found) >= self._ends.get(partition_of(ladder, self._partitions), math.inf):
+            verdict.ahead[player] = found
+        else:
+            (verdict.surplus if due is None else verdict.differing).append(player)
 
-    def _add_touched(self, batch: LoggedRounds) -> None:
-        for ladder, places in indices_by(head.ladder for head in batch.rounds.heads).items():
-            edits = self._verdicts.of(ladder)
-            if edits.change_rounds:
-                own = batch.take(places)
-                touched = own.rounds.take(edits.touched(own.rounds, own.offset))
-                self._touched.setdefault(ladder, set()).update(touched.names.texts())
-
-    def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the players who have no rounds any more, in batches, each batch with its ladder.
-        The pools get rows for them."""
-        for ladder, players in self._touched.items():
-            left_out, pool = sorted(players), self.replay.pools.get(ladder)
-            if pool is not None:
-                known = len(pool)
-                rows = pool.rows(StringColumn.of(left_out)).tolist()
-                both = zip(left_out, rows, strict=True)
-                left_out = [each for each, row in both if row >= known]
-            for start in range(0, len(left_out), BATCH):
-                yield ladder, left_out[start : start + BATCH]
-
-
-class StoredBeliefs(NamedTuple):
-    """The records of n players of a ladder in the store."""
-
-    order: Ints  # (n,) the index of each player among those who were asked for.
-    names: StringColumn  # (n,) the players, in this order.
-    records: list[bytes | None]  # (n,) their records; None where there is none.
-
-
-def _stored(ladder: str, names: StringColumn, shards: int, read: Read) -> StoredBeliefs:
-    """The records in the store of these players, in the order of the shards."""
-    owners = shards_of_names(names, shards)
-    order = np.argsort(owners, kind="stable")
-    sorted_names, owners = names.take(order), owners[order]
-    ladders, zeros = LadderColumn(StringColumn.of([ladder])), np.zeros(len(order), np.int64)
-    players = PlayerColumn(ladders, zeros, sorted_names)
-    used, starts = np.unique(owners, return_index=True)
-    spans = pairwise([*starts.tolist(), len(order)])
-    asked = {s: players[a:b] for s, (a, b) in zip(used.tolist(), spans, strict=True)}
-    stored = read(asked) if asked else {}
-    records = [record for shard in asked for record in stored[shard].records]
-    return StoredBeliefs(order, sorted_names, records)
-
-
-def _compare(
-    verdict: Verdict, ladder: str, corrected: Collection[int], stored: StoredBeliefs,
-    expected: Sequence[bytes] | None,
-) -> None:  # fmt: skip
-    """Compare some beliefs with `expected`, those of the replay, and add the result to the verdict.
-    None: the replay has no belief of these players."""
-    found = stored.records
-    verdict.beliefs += len(found) - (found.count(None) if expected is None else 0)
-    due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected
-    if found == due:
-        return
-    both = enumerate(zip(found, due, strict=True))
-    differing = np.array([i for i, (one, other) in both if one != other], np.int64)
-    names = stored.names.take(differing).texts()
-    for i, player in zip(differing.tolist(), names, strict=True):
-        if found[i] is None:
-            verdict.missing.append((ladder, player))
-        elif not same_belief(found[i], due[i], corrected):
-            verdict.differing.append((ladder, player))
+    def find_missing(self, seen: Mapping[str, Flags]) -> None:
+        """Add the players of the replay who have no belief in the store to the verdict."""
+        for ladder, flags in seen.items():
+            names = self.replay.pools[ladder].names_of(np.flatnonzero(~flags)).texts()
+            self.verdict.missing += [(ladder, name) for name in names]
+            self.verdict.beliefs += len(names)

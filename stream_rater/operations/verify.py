@@ -10,12 +10,12 @@ from typing import NamedTuple
 from stream_rater import places
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration, Failed, named_failures
+from stream_rater.config.errors import BadConfiguration, Failed, NotYetKnown, named_failures
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract import events
 from stream_rater.contract.record import Record
-from stream_rater.operations.compare_store import Verdict, compare
+from stream_rater.operations.compare_store import Verdict, compare, compare_ahead
 from stream_rater.operations.rewriting import flagged
 from stream_rater.places import checks
 from stream_rater.places.port import Place
@@ -63,8 +63,9 @@ def verify(
     settings: Settings, wait_s: float, *, sample: float | None = None, cores: int | None = None
 ) -> str:
     """Compare the ratings with a sequential replay of the log. Returns a line with the counts.
-    `wait_s`: how long to wait until all of the log is rated. Raises Failed if beliefs differ,
-    BadConfiguration if the ladders file or the duplicate window is not that of the workers."""
+    `wait_s`: how long to wait until the present log is rated. Raises Failed if beliefs differ,
+    NotYetKnown if corrections came meanwhile, BadConfiguration if the ladders file or the duplicate
+    window is not that of the workers."""
     ladders = places.ladders_of(settings)
     with named_failures(), places.opened(settings) as place:
         place.kernel()  # fails at once where Redis is down
@@ -78,30 +79,33 @@ def verify(
 def compared_with_replay(
     place: Place, ladders: Ladders, *, sample: float | None = None, cores: int | None = None
 ) -> str:
-    """Compare the beliefs of a place, all of whose log is rated, with a replay. `cores`: None for
-    all. `sample`: the share of the ladders to compare. Returns a line with the counts. Raises
-    BadConfiguration, or Failed if beliefs differ."""
+    """Compare the beliefs of a place, all of whose log is rated, with a replay; more may be rated
+    meanwhile. `cores`: None for all. `sample`: the share of the ladders to compare. Returns a line
+    with the counts. Raises as `verify`."""
     known, ends = checks.agreed(place, ladders, NOTHING), dict(enumerate(place.ends()))
     some = None if sample is None else Sample.of(sample, known.ladders)
     only, read = None if some is None else some.ladders, ends
     if only is not None:
         own = {partition_of(ladder, len(ends)) for ladder in only}
         read = {partition: end for partition, end in ends.items() if partition in own}
-    verdict = compare(
-        place.log_reader(read), ladders, place.settings.duplicate_window, place.partitions,
-        place.shards, place.read, cores=Cores.of(cores), only=only,
-    )  # fmt: skip
-    stored = place.count_beliefs(only)
-    done = _report(verdict, stored - verdict.beliefs + len(verdict.missing), place.kernel())
+    terms, used = (ladders, place.settings.duplicate_window, place.partitions), Cores.of(cores)
+    verdict = compare(place.log_reader(read), *terms, place.beliefs, cores=used, only=only)
+    if verdict.ahead:
+        now = {partition: place.stable_end(partition) for partition in read}
+        compare_ahead(verdict, place.log_reader(now), *terms, read, used)
+    done = _report(verdict, place.kernel())
     if some is None:
         return done
-    return f"{done}. {some.described(stored, place.count_beliefs(), sum(ends.values()))}"
+    return f"{done}. {some.described(verdict.beliefs, verdict.stored, sum(ends.values()))}"
 
 
-def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
-    """A line with the counts. Prints the first players whose beliefs are missing or differ. Raises
-    Failed if there are any, or if the store has beliefs that the log does not explain."""
-    for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
+def _report(verdict: Verdict, begun_by: int) -> str:
+    """A line with the counts. Prints the first players whose beliefs are not those of the replay.
+    Raises Failed if there are any, NotYetKnown if some could not be compared."""
+    for name, players in (
+        ("missing", verdict.missing), ("different", verdict.differing),
+        ("unexplained", verdict.surplus),
+    ):  # fmt: skip
         for ladder, player in players[:SHOWN_LINES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
     seeds = f"{counted(verdict.seeds, 'seed')} applied, " if verdict.seeds else ""
@@ -109,7 +113,10 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
         f"{verdict.rounds} rounds replayed, {seeds}{rejections(verdict.rejected)}, "
         f"{verdict.beliefs} beliefs compared"
     )
-    if verdict.equal and not surplus:
+    if verdict.equal and verdict.ahead:
+        left = f"{len(verdict.ahead)} not yet known, because their ladders were corrected meanwhile"
+        raise NotYetKnown(f"{done}: {left}: run it again")
+    if verdict.equal:
         return f"{done}: all equal, bit for bit"
     others = "" if begun_by == KERNEL_VERSION else (
         f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
@@ -117,7 +124,7 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
     )  # fmt: skip
     raise Failed(
         f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
-        f"{surplus} that the log does not explain{others}"
+        f"{len(verdict.surplus)} that the log does not explain{others}"
     )
 
 

@@ -341,7 +341,7 @@ class FilePlace(reading.DataFile, Place):
             return {shard: log.append_part(shard, each) for shard, each in enumerate(marks)}
 
     def ratings(self) -> str:
-        return self.name if self.count_beliefs() else ""
+        return self.name if any(self.beliefs()) else ""
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:

@@ -1,7 +1,7 @@
 """The place of a service: the topics of a prefix on Kafka, and the Redis that belongs to them."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache, cached_property, partial
 from typing import Any
@@ -60,6 +60,7 @@ class KafkaPlace(Place):
         self.name = f"{self.topics.rounds} on {settings.kafka}"
         self._notes = LadderEvents(settings, self.admin)
         self._counts: dict[str, int] = {}
+        self._ends_at_rest: Sequence[int] | None = None
 
     @cached_property
     def store(self) -> RedisStore:
@@ -100,7 +101,7 @@ class KafkaPlace(Place):
         return self.admin.starts(self.topics.rounds, self.partitions)
 
     def ends(self) -> Sequence[int]:
-        return self.admin.ends(self.topics.rounds, self.partitions)
+        return self._ends_at_rest or self.admin.ends(self.topics.rounds, self.partitions)
 
     def end_of(self, ladder: str) -> int:
         ends = self._first_ends
@@ -227,17 +228,22 @@ class KafkaPlace(Place):
 
     @contextmanager
     def at_rest(self, wait_s: float) -> Iterator[Place]:
-        wait_until_idle(self._left(), self.admin.members, wait_s)
+        ends = self.ends()
+        wait_until_idle(self._left(ends), self.admin.members, wait_s)
+        self._ends_at_rest = ends
         yield self
+        self._ends_at_rest = None
 
-    def _left(self) -> Iterator[tuple[int, int]]:
-        """Yield, at each look, the number of offsets not rated, and of parts not applied."""
-        unfinished = UnfinishedRounds(self.settings, self.admin)
+    def _left(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield, at each look, the number of offsets before these ends that are not rated, and of
+        parts of them that are not applied."""
+        unfinished, rounds = UnfinishedRounds(self.settings, self.admin), {0: range(1)}
         while True:
-            rounds = unfinished.look(dict(enumerate(self.ends())))
-            # Read after the rounds: the parts of a finished round are before these ends.
-            _, ends = self.part_bounds()
-            parts = self.admin.left(UPDATERS, self.topics.parts, dict(enumerate(ends)))
+            if any(rounds.values()):
+                rounds = unfinished.look(dict(enumerate(ends)))
+                # Read after the rounds: the parts of a finished round are before these ends.
+                part_ends = dict(enumerate(self.part_bounds()[1]))
+            parts = self.admin.left(UPDATERS, self.topics.parts, part_ends)
             yield sum(map(len, rounds.values())), sum(map(len, parts.values()))
 
     def check_idle(self) -> None:
@@ -291,9 +297,6 @@ class KafkaPlace(Place):
 
     def beliefs(self) -> Beliefs:
         return self.store.beliefs()
-
-    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        return self.store.count_beliefs(ladders)
 
     def kernel(self) -> int:
         return self.store.layout.begun_by(KERNEL_VERSION)

@@ -11,7 +11,7 @@ rebuild writes in the order of `protocol.md` on every place.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -271,10 +271,6 @@ class Place(ABC):
     @abstractmethod
     def beliefs(self) -> Beliefs:
         """Yield every belief."""
-
-    @abstractmethod
-    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        """The number of beliefs, or of those of some ladders."""
 
     @abstractmethod
     def kernel(self) -> int:

@@ -2,7 +2,7 @@
 and no other process uses it. A test may put a log with any history into it, and may interrupt a
 command before any method that writes (`on_write`)."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -69,9 +69,7 @@ class MemoryPlace(Place):
 
     def log_reader(self, ends: Mapping[int, int] | None = None) -> LogReader:
         wanted = dict(enumerate(self.ends())) if ends is None else ends
-        return LogReader.of(
-            lambda: (each for p, end in wanted.items() for each in self.rounds(p, end))
-        )
+        return LogReader(lambda asked: [[*self.rounds(p, end)] for p, end in asked.items()], wanted)
 
     def read_again(self, partition: int, first: int, end: int) -> Sequence[Record]:
         return self.log.rounds[partition][first:end]
@@ -160,10 +158,6 @@ class MemoryPlace(Place):
         for shard in self.store.beliefs.values():
             yield [each for each in shard.items() if each[0] != ports.REBUILT]
 
-    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        every = (player for batch in self.beliefs() for player, _ in batch)
-        return sum(ladders is None or ladder in ladders for ladder, _ in every)
-
     def kernel(self) -> int:
         return KERNEL_VERSION
 
@@ -228,7 +222,7 @@ class MemoryPlace(Place):
         return {shard: self.log.append_part(shard, each) for shard, each in enumerate(marks)}
 
     def ratings(self) -> str:
-        return "the store" if self.count_beliefs() else ""
+        return "the store" if any(self.beliefs()) else ""
 
     @contextmanager
     def rebuilding(self, check: Callable[[Place], None]) -> Iterator[Place]:

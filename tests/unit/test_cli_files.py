@@ -7,19 +7,17 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import ANY_LADDER, BETTER_LADDER, DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.operations import input_file, rate
 from stream_rater.operations.compare_store import compare
 from stream_rater.operations.input_file import RoundsFile
-from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import text_size
 from stream_rater.replay.log_reading import LogReader
@@ -249,15 +247,12 @@ def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """First the rated records of all, then the compared beliefs of all, with the time left."""
     rounds = [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(200)]
     screen, log = a_screen(monkeypatch), list(records_of(rounds))
-    compare(LogReader(ListedRecords(log, 50), {0: len(log)}), ANY_LADDER, 10, 0, 1, no_beliefs)
+    stored = [(("l", each), b"") for each in ("ann", "bob")]
+    compare(LogReader(ListedRecords(log, 50), {0: len(log)}), ANY_LADDER, 10, 0, lambda: [stored])
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     for bar, count in (("rounds", 200), ("beliefs", 2)):
         shown = re.findall(rf"{bar} \S+ +(\d+)/(\d+) [\d:-]+", text)
         assert shown and shown[-1] == (str(count), str(count))
-
-
-def no_beliefs(asked: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
-    return {shard: StoredShard(Position(), [None] * len(who)) for shard, who in asked.items()}
 
 
 def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> None:

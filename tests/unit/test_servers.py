@@ -242,7 +242,7 @@ def test_servers_that_are_away_or_refuse(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "STREAM_RATER_KAFKA" not in str(trouble)
     store = RedisStore(Settings(redis=f"redis://{NOWHERE}"))
     with pytest.raises(StoreTrouble) as caught:
-        store.count_beliefs()
+        [*store.beliefs()]
     assert str(caught.value).endswith(
         "(the address is that of STREAM_RATER_REDIS: is the server running?)"
     )

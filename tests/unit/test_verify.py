@@ -12,9 +12,8 @@ import pytest
 
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.metadata import StoreMetadata
-from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.errors import Failed
-from stream_rater.config.ladders import any_ladder
+from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Record
@@ -24,21 +23,24 @@ from stream_rater.operations.verify import Sample, place_of
 from stream_rater.places import checks, kafka, kafka_topics
 from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.kafka_topics import UnfinishedRounds
+from stream_rater.places.port import Beliefs as Stored
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.ledger import verdicts_of_log
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
+from stream_rater.runtime.engine import EmbeddedEngine
 from tests.builders.cases import cases
 from tests.builders.commands import run
 from tests.builders.lines import Line, a_correction, a_round, a_seed
 from tests.builders.machines import CONFIG
-from tests.builders.memory_places import use
+from tests.builders.memory_place import MemoryPlace
+from tests.builders.memory_places import put, use
 from tests.rounds import day, ranked
 
 LADDERS = any_ladder(CONFIG)
-WINDOW, SHARDS = 100, 3
+WINDOW = 100
 
 
 def a_log() -> list[Line]:
@@ -130,14 +132,8 @@ def test_the_performances_are_compared() -> None:
 
 
 def compared(store: Mapping[str, bytes], read_log: Callable[[], Iterable[Record]]) -> Verdict:
-
-    def of(players: PlayerColumn) -> Any:
-        return SimpleNamespace(records=[store.get(p) if at == "l" else None for at, p in players])
-
-    def read(wanted: Mapping[int, PlayerColumn]) -> Any:
-        return {shard: of(players) for shard, players in wanted.items()}
-
-    return compare(LogReader.of(read_log), LADDERS, WINDOW, 0, SHARDS, read)
+    stored = [(("l", player), belief) for player, belief in store.items()]
+    return compare(LogReader.of(read_log), LADDERS, WINDOW, 0, lambda: [stored])
 
 
 def verified(store: Mapping[str, bytes], log: Sequence[Mapping[str, Any]]) -> Verdict:
@@ -173,7 +169,7 @@ def test_a_corrected_store_is_equal() -> None:
     ]
     log = [*a_log(), *amended]
     store = replayed(log) | {"zoe": CORRECTED}
-    assert verified(store, log).differing == [("l", "zoe")]
+    assert verified(store, log).surplus == [("l", "zoe")]
     assert verified(replayed(log), log).equal
 
 
@@ -182,13 +178,68 @@ def test_a_correction_that_was_forgotten_is_found(forgotten: str) -> None:
     """Of a player who should be gone, and of one who should have moved."""
     uncorrected = replayed([each for each in a_log() if "event_type" not in each])
     store = corrected_store() | {forgotten: uncorrected[forgotten]}
-    assert verified(store, a_log()).differing == [("l", forgotten)]
+    verdict = verified(store, a_log())
+    assert [*verdict.differing, *verdict.surplus] == [("l", forgotten)]
 
 
 def test_a_log_without_corrections_is_read_once() -> None:
     log = [each for each in a_log() if "event_type" not in each]
     store, once = replayed(log), iter(records(log))
     assert len(store) == 5 and compared(store, lambda: once).equal
+
+
+# --- rounds that come meanwhile -------------------------------------------------------------------
+
+
+class BusyPlace(MemoryPlace):
+    """While its beliefs are read for the first time, these records come and are rated."""
+
+    def __init__(self, *more: Line) -> None:
+        self.engine, self._more = EmbeddedEngine(ANY_LADDER), more
+        super().__init__(self.engine.log, self.engine.store)
+        put(self, [*(a_round(i, "ann", "bob", "cy") for i in range(4)), a_seed(4, "dee")])
+        self.engine.settle()
+
+    def beliefs(self) -> Stored:
+        more, self._more = self._more, ()
+        put(self, more)
+        self.engine.settle()
+        return super().beliefs()
+
+
+MEANWHILE = (
+    a_round(9, "ann", "zed"), a_seed(10, "eve"), a_round(11, "zed", "bob"), a_round(12, "bob"),
+)  # fmt: skip
+
+
+def test_rounds_may_come_while_it_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A belief is compared at the offset that it has, one of a newcomer, too."""
+    place = BusyPlace(*MEANWHILE)
+    use(monkeypatch, place)
+    assert run("verify").output.endswith("6 beliefs compared: all equal, bit for bit\n")
+
+
+@cases("player", ["ann", "bob", "cy", "zed", "eve"])
+def test_what_is_wrong_is_found_while_rounds_come(player: str) -> None:
+    """Whether a round came meanwhile for its player or not."""
+    place = BusyPlace(*MEANWHILE)
+    read = place.beliefs
+
+    def wrong() -> Stored:
+        for batch in read():
+            yield [(of, changed(b, mu=1.0) if of[1] == player else b) for of, b in batch]
+
+    place.beliefs = wrong  # type: ignore[method-assign]
+    with pytest.raises(Failed, match=r"6 beliefs compared: 0 missing, 1 different, 0 that"):
+        verify.compared_with_replay(place, ANY_LADDER)
+
+
+def test_a_correction_that_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes what was replayed: equal or not is not known yet."""
+    use(monkeypatch, BusyPlace(a_correction("round-voided", round_id="r1")))
+    result = run("verify")
+    assert result.exit_code == 4
+    assert "4 beliefs compared: 3 not yet known, because their ladders" in result.stderr
 
 
 # --- seeds ---------------------------------------------------------------------------------------
@@ -214,7 +265,7 @@ def test_a_seeded_store_is_equal() -> None:
         store = replayed(log)
         assert "zed" not in store and verified(store, log).equal
         left = store | {"zed": replayed(SEEDED)["zed"]}
-        assert verified(left, log).differing == [("l", "zed")]
+        assert verified(left, log).surplus == [("l", "zed")]
         gone = store | {"zed": changed(left["zed"], rounds=0, last=len(SEEDED))}
         assert verified(gone, log).equal
     log = [*SEEDED[:4], SEASON]
@@ -312,27 +363,33 @@ def test_what_is_waited_for_is_reported(
 
 
 def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round is finished while it looks: its part is sent by then, and not applied."""
+    """A round is finished while it looks: its part is sent by then, and not applied. Rounds that
+    come later, and their parts, are not waited for."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    sent, applied = 0, 0
+    sent, applied, reported = 0, 0, iter(range(1, 9))
 
     def left(group: str, _: str, ends: Mapping[int, int]) -> dict[int, range]:
-        return {0: range(applied, ends[0])}
-
-    def look(_: Mapping[int, int]) -> dict[int, range]:
         nonlocal sent, applied
-        sent, applied = 1, sent  # the part of the last look is applied by now
+        before, sent, applied = applied, sent + 1, sent  # by the next look, it is applied
+        return {0: range(before, ends[0])}
+
+    def look(ends: Mapping[int, int]) -> dict[int, range]:
+        nonlocal sent
+        assert ends == {0: 1}
+        sent = 1
         return {}
 
     place, topics = a_service(None), Topics.of(Settings())
     admin: Any = SimpleNamespace(
         topics=topics, members=lambda _: 1, left=left, partitions_of=lambda *_: (1,),
-        starts=lambda *_: [0], ends=lambda topic, _: [sent if topic == topics.parts else 1],
+        starts=lambda *_: [0],
+        ends=lambda topic, _: [sent if topic == topics.parts else next(reported)],
     )  # fmt: skip
     place.admin = admin
     monkeypatch.setattr(kafka, "UnfinishedRounds", lambda *_: SimpleNamespace(look=look))
     with place.at_rest(60.0):
-        assert applied == 1
+        assert applied == 2 and place.ends() == [1]
+    assert place.ends() == [2]
 
 
 @cases("behind, role", [((6, 0), "6 records of an estimator"), ((0, 1), "1 record of an updater")])
@@ -347,11 +404,11 @@ def test_nobody_is_waited_for_who_does_not_run(behind: tuple[int, int], role: st
 def test_rejections_are_shown_by_their_codes() -> None:
     """The most frequent first: duplicates are harmless, others may not be."""
     codes = Counter({"bad-time": 1, "duplicate-round": 18})
-    assert verify._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0) == (
+    assert verify._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0) == (
         "200 rounds replayed, 19 rejected (18 duplicate-round, 1 bad-time), 7 beliefs compared: "
         "all equal, bit for bit"
     )
-    assert verify._report(Verdict(rounds=1, beliefs=2), 0, 0) == (
+    assert verify._report(Verdict(rounds=1, beliefs=2), 0) == (
         "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit"
     )
 

@@ -9,7 +9,7 @@ everything that passes through it. Compare-and-set needs a function, or one more
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -48,18 +48,6 @@ def _belief_keys(server: client.Client) -> Iterator[list[bytes]]:
     keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)
     while batch := list(itertools.islice(keys, 1000)):
         yield batch
-
-
-def _count_on(ladders: Collection[str] | None, server: client.Client) -> int:
-    """The number of beliefs on one server, or of those of some ladders."""
-    total = 0
-    for batch in _belief_keys(server):
-        pipeline = server.pipeline(transaction=False)
-        for key in batch:
-            if ladders is None or encoding.ladder_of(key.decode()) in ladders:
-                pipeline.hlen(key)
-        total += sum(pipeline.execute())
-    return total
 
 
 def _beliefs_on(server: client.Client) -> Iterator[list[tuple[record.Player, bytes]]]:
@@ -231,14 +219,6 @@ class RedisStore:
                 self._guard(self._caller.rediscover)
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
             raise StoreTrouble(f"{_reason(error)}{where}", client.cause_of(error)) from None
-
-    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        """The number of beliefs in the store, or of those of some ladders."""
-        servers = client.servers
-        found: int = self._guard(
-            lambda: sum(_count_on(ladders, each) for each in servers(self._client))
-        )
-        return found
 
     def beliefs(self) -> Iterator[list[tuple[record.Player, bytes]]]:
         """Yield every belief in the store, in batches; a player may appear twice."""

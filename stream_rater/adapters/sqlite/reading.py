@@ -4,7 +4,7 @@ one is open. Only `snapshot` keeps one open."""
 
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -263,12 +263,6 @@ class DataFile:
                 real = (each for each in found if each[0] != REBUILT)  # the mark of a rebuild
                 while batch := list(islice(real, AT_ONCE)):
                     yield batch
-
-    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
-        """The number of beliefs, or of those of some ladders."""
-        if ladders is None:
-            return sum(map(len, self.beliefs()))
-        return sum(player[0] in ladders for batch in self.beliefs() for player, _ in batch)
 
 
 def data_file(path: str) -> closing[DataFile]:
