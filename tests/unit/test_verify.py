@@ -208,7 +208,7 @@ class BusyPlace(MemoryPlace):
 
 
 MEANWHILE = (
-    a_round(9, "ann", "zed"), a_seed(10, "eve"), a_round(11, "zed", "bob"), a_round(12, "bob"),
+    a_round(9, "ann", "zed"), a_seed(10, "eve"), a_round(11, "zed", "bob"), a_round(12, "bob", "cy"),
 )  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_rounds_may_come_while_it_compares(monkeypatch: pytest.MonkeyPatch) -> N
     assert run("verify").output.endswith("6 beliefs compared: all equal, bit for bit\n")
 
 
-@cases("player", ["ann", "bob", "cy", "zed", "eve"])
+@cases("player", ["ann", "bob", "dee", "zed", "eve"])
 def test_what_is_wrong_is_found_while_rounds_come(player: str) -> None:
     """Whether a round came meanwhile for its player or not."""
     place = BusyPlace(*MEANWHILE)
