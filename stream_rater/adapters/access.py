@@ -200,10 +200,12 @@ def noting_refusals(then: Callable[[KafkaError], None] | None) -> Callable[[Kafk
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """The librdkafka properties of every client."""
+    """The librdkafka properties of every client. A worker without a name is told apart from others
+    on its host by the port of its metrics."""
+    name = settings.instance_id or f"worker-{settings.http.rpartition(':')[2]}".rstrip("-")
     return {
         "bootstrap.servers": settings.kafka,
-        "client.id": f"stream-rater-{settings.instance_id or 'worker'}",
+        "client.id": f"stream-rater-{name}",
         "retry.backoff.ms": 5,  # delays a transaction right after another; default 100
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,

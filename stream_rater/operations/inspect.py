@@ -22,7 +22,7 @@ from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdit
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import RecordedCorrection
 from stream_rater.places.checks import disagreement
-from stream_rater.places.port import Place
+from stream_rater.places.port import ANSWER_S, Place
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.seasons import seen
@@ -36,7 +36,8 @@ SEARCH_S = 5.0  # The longest time of the search for these rounds, in seconds.
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
     """Yield lines about a player's belief; about a ladder if `player` is None; about all topics if
     `ladder` is None, too. Raises BadConfiguration or Failed."""
-    with errors.named_failures(), places.opened(settings) as place:
+    timeout_s = places.COMMAND_TIMEOUT_S if ladder else ANSWER_S
+    with errors.named_failures(), places.opened(settings, timeout_s=timeout_s) as place:
         if ladder is None:
             lines = _sections(place)
         elif player is None:

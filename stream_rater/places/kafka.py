@@ -32,6 +32,7 @@ from stream_rater.places.checks import still_behind, wait_until_idle
 from stream_rater.places.kafka_topics import (
     OUT_OF_REACH,
     UnfinishedRounds,
+    answered,
     check_free,
     check_sizes,
     section_of,
@@ -176,14 +177,24 @@ class KafkaPlace(Place):
         return self.topics.changed if topic == CHANGED else self.topics.rejected
 
     def sections(self) -> Iterator[Section]:
+        """Says what one server knows before it raises why the other does not answer."""
         names = self.topics.names
-        counts = dict(zip(names, self.admin.partitions_of(*names), strict=True))
+        try:
+            counts = dict(zip(names, self.admin.partitions_of(*names), strict=True))
+        except LogTrouble:
+            answer = answered(self.kernel)
+            yield Section(str(answer) if isinstance(answer, Exception) else "redis answers", {}, ())
+            raise
         shards = range(counts[self.topics.parts])
-        stored = self.store.read(dict.fromkeys(shards, ports.NO_PLAYERS))
-        applied = [stored[shard].position.applied for shard in shards]
+        stored = answered(lambda: self.store.read(dict.fromkeys(shards, ports.NO_PLAYERS)))
+        applied = list[int]()
+        if not isinstance(stored, Exception):
+            applied = [stored[shard].position.applied for shard in shards]
         read_by = {self.topics.rounds: (ESTIMATORS, ()), self.topics.parts: (UPDATERS, applied)}
         for name in names:
             yield section_of(self.admin, name, *read_by.get(name, ("", ())))
+        if isinstance(stored, Exception):
+            raise stored
 
     # --- how far the workers are ---
 

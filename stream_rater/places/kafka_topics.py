@@ -1,9 +1,12 @@
 """What `KafkaPlace` asks about topics: unfinished rounds, whether a copy fits, and descriptions."""
 
+import queue
 import re
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import TypeVar
 
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.season_topic import topic_of
@@ -11,11 +14,13 @@ from stream_rater.adapters.kafka.topic_rules import DAY_MS, LARGEST, advice_to_s
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import ESTIMATORS
-from stream_rater.places.port import Section
+from stream_rater.places.port import ANSWER_S, Section
 
 READ_S = 30.0  # How long one partition is read.
 LOOK_S = 1.0  # The longest time that one call waits for a record.
+T = TypeVar("T")
 
 
 class UnfinishedRounds:
@@ -112,6 +117,23 @@ def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
                 f"{topic}: {LARGEST} is {size}, and that of {twin} is {needed}: {command}, and run "
                 "it again"
             )
+
+
+def answered(ask: Callable[[], T]) -> T | StoreTrouble | Denied:
+    """What Redis answers within ANSWER_S, or why it does not. A thread asks, because a look-up of
+    the server's name has no time-out."""
+    found = queue.SimpleQueue[T | StoreTrouble | Denied]()
+
+    def run() -> None:
+        try:
+            found.put(ask())
+        except (StoreTrouble, Denied) as error:
+            found.put(error)
+
+    threading.Thread(target=run, name="redis", daemon=True).start()
+    with suppress(queue.Empty):
+        return found.get(timeout=ANSWER_S)
+    return StoreTrouble(f"redis: no answer within {ANSWER_S:g} s")
 
 
 def section_of(admin: Admin, topic: str, group: str, applied: Sequence[int]) -> Section:

@@ -26,6 +26,7 @@ from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.replay.log_reading import LogReader
 
+ANSWER_S = 5.0  # How long `inspect` waits for each answer about all topics, in seconds.
 CHANGED, REJECTED = "changed", "rejected"  # The topics that subscribers follow.
 
 Actions = Mapping[str, Callable[..., Any]]

@@ -50,6 +50,13 @@ def test_what_kafka_is_given() -> None:
     }  # fmt: skip
 
 
+def test_workers_on_one_host_are_told_apart() -> None:
+    """By their names, or by the ports of their metrics."""
+    given = Settings(instance_id="rater-0"), Settings(http=":9109"), Settings(http="")
+    names = [client_options(each)["client.id"] for each in given]
+    assert names == ["stream-rater-rater-0", "stream-rater-worker-9109", "stream-rater-worker"]
+
+
 def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:
     """It decides verdicts: with different ones two workers would disagree."""
     given = Settings(kafka_options={"receive.message.max.bytes": "1000000000"})

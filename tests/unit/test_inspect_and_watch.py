@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
 import pytest
 
 from stream_rater.adapters.kafka.envelopes import rejected_message
+from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import (
     Correction,
     CorrectionsApplied,
@@ -19,6 +23,7 @@ from stream_rater.contract.corrections import (
     SeasonStarted,
     name_of,
 )
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.events import CorrectionCause, to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations import follow, inspect
@@ -26,7 +31,10 @@ from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import RecordedCorrection, Rejection
 from stream_rater.pipeline.updater.belief_changes import correction_events
+from stream_rater.places import kafka, kafka_topics
+from stream_rater.places.kafka import KafkaPlace
 from stream_rater.places.kafka_topics import topic_line
+from stream_rater.places.port import Section
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.stages import rule_of
@@ -183,6 +191,43 @@ def test_a_topic_in_a_line() -> None:
             "parts: partitions 8, replication.factor 3, min.insync.replicas 2, cleanup.policy "
             f"delete, retention.ms {printed}"
         )
+
+
+def kafka_place(monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any]) -> KafkaPlace:
+    """A place whose Redis answers as `read` does."""
+    place = KafkaPlace(Settings(), 1.0)
+    layout = SimpleNamespace(begun_by=lambda _: read())
+    place.__dict__["store"] = SimpleNamespace(
+        read=lambda _: read(), layout=layout, close=lambda: None
+    )
+    place.admin = cast("Any", SimpleNamespace(partitions_of=lambda *names: [0] * len(names)))
+    monkeypatch.setattr(kafka, "section_of", lambda _, name, *__: Section(name, {}, ()))
+    monkeypatch.setattr(kafka_topics, "ANSWER_S", 0.01)
+    return place
+
+
+def test_topics_are_shown_while_redis_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses, or says nothing: then it is not waited for. The reason comes last."""
+    ended = threading.Event()
+
+    def refused() -> None:
+        raise StoreTrouble("redis: refused")
+
+    for read, why in ((refused, "redis: refused"), (ended.wait, "redis: no answer within 0.01 s")):
+        place = kafka_place(monkeypatch, read)
+        use(monkeypatch, place)
+        result = run("inspect")
+        assert result.stdout.splitlines() == [*place.topics.names]
+        assert (result.exit_code, result.stderr) == (1, f"stream-rater: {why}\n")
+    ended.set()
+
+
+def test_redis_is_asked_while_kafka_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = kafka_place(monkeypatch, lambda: 1)
+    place.admin = cast("Any", SimpleNamespace(partitions_of=Mock(side_effect=LogTrouble("away"))))
+    use(monkeypatch, place)
+    result = run("inspect")
+    assert (result.stdout, result.stderr) == ("redis answers\n", "stream-rater: away\n")
 
 
 def test_who_is_not_there() -> None:

@@ -208,7 +208,8 @@ class BusyPlace(MemoryPlace):
 
 
 MEANWHILE = (
-    a_round(9, "ann", "zed"), a_seed(10, "eve"), a_round(11, "zed", "bob"), a_round(12, "bob", "cy"),
+    a_round(9, "ann", "zed"), a_seed(10, "eve"), a_round(11, "zed", "bob"),
+    a_round(12, "bob", "cy"),
 )  # fmt: skip
 
 
