@@ -345,12 +345,18 @@ def objection(ladder: str, file_history: History, in_force: History) -> str:
             "old file to withdraw it"
         )
     return (
-        f"ladder {ladder!r}: this worker's ladders file and the notes on Kafka differ from offset "
-        f"{offset:.0f} on: give all workers the same file, or, to rate all rounds again by this "
-        "file, stop all workers and run `stream-rater rebuild --replace`; in development, where no "
-        "rating is to be kept, begin afresh with another STREAM_RATER_TOPIC_PREFIX and an empty "
-        "Redis"
+        f"ladder {ladder!r}: this worker's ladders file ({_at(offset, file_history)}) and the "
+        f"notes on Kafka ({_at(offset, in_force)}) differ from offset {offset:.0f} on: give all "
+        "workers the same file, or, to rate all rounds again by this file, stop all workers and "
+        "run `stream-rater rebuild --replace`; in development, where no rating is to be kept, "
+        "begin afresh with another STREAM_RATER_TOPIC_PREFIX and an empty Redis"
     )
+
+
+def _at(offset: float, history: History) -> str:
+    """The fingerprint of the parameters that a history has at an offset."""
+    known = [each for each in history if offset_of(each) <= offset]
+    return known[-1].partition(":")[2] if known else NOT_KNOWN
 
 
 def _text(limits: History) -> str:

@@ -25,6 +25,7 @@ LOG_EVERY_S = 1.0
 """The least time between two lines of one kind of warning. Counters count all warnings."""
 PROGRESS_EVERY_S = 10.0  # The least interval between two lines about the progress of a correction.
 MAX_UNFINISHED = 0.99  # The greatest progress of a correction before all of its parts are sent.
+MOST_REASONS = 100  # The number of reasons to start over that are logged in one outage.
 MOST_FOLLOWED = 1000  # The number of records of a partition that are followed at the same time.
 Clock = Callable[[], float]
 Seconds = Callable[[float], None]
@@ -275,7 +276,8 @@ class ServiceObserver(Observer):
     def started_over(self, trouble: Trouble) -> None:
         self._metrics.troubles.labels(self._role, trouble.cause).inc()
         self.corrections.keep_only(())  # their work begins again
-        if (reason := re.sub(r"\d+", "", str(trouble))) not in self._reasons:
+        reason = re.sub(r"\d+", "", str(trouble))
+        if reason not in self._reasons and len(self._reasons) < MOST_REASONS:
             self._reasons.add(reason)
             self._log.warning("started over", reason=str(trouble))
 

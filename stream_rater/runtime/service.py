@@ -1,6 +1,7 @@
 """`stream-rater run`: the state machines on real servers, a thread for each role."""
 
 import faulthandler
+import hashlib
 import math
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from stream_rater.adapters.driver import Driver, Stopping
@@ -70,9 +72,14 @@ def other_counts(
             )
 
 
+def sha256_of(path: str) -> str:
+    """The digest of the ladders file, as `sha256sum` prints it; empty if there is none."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+
+
 def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.Event) -> None:
     """Ask a server at intervals. `up` says whether it answers, and the log when that changes."""
-    failure = ""
+    failure, since_s = "", 0.0
     while not stop.is_set():
         before, failure = failure, ""
         try:
@@ -81,8 +88,11 @@ def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.E
             failure = str(error) or repr(error)
         up.set(not failure)
         if bool(failure) != bool(before):
-            event = f"{name} {'does not answer' if failure else 'answers again'}"
-            log.logger("service").warning(event, reason=failure or before)
+            say, before_s, since_s = log.logger("service").warning, since_s, time.monotonic()
+            if failure:
+                say(f"{name} does not answer", reason=failure)
+            else:
+                say(f"{name} answers again", after_s=round(since_s - before_s, 3))
         stop.wait(ASK_EVERY_S)
 
 
@@ -213,6 +223,7 @@ class Service:
         self.on_stop: Callable[[], None] = lambda: None
         """Called when the roles are asked to finish, or when the process ends without them."""
         self.log = log.logger("service")
+        self.log.info("ladders file", path=settings.ladders, sha256=sha256_of(settings.ladders))
         self.metrics = metrics.Metrics()
         self._lag = Lag()
         self.metrics.registry.register(self._lag)

@@ -198,7 +198,8 @@ def test_changes_of_a_ladder_that_nobody_rated_are_recorded_at_the_start() -> No
     log.end = 100
     log.start(NEW)
     assert log.read().of("a") == NEW
-    with pytest.raises(LadderContradiction, match="differ from offset 20 on"):
+    both = r"file \(x\) and the notes on Kafka \(y\) differ from offset 20 on"
+    with pytest.raises(LadderContradiction, match=both):
         log.start(OLD)
 
 

@@ -6,7 +6,9 @@ import pickle
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -34,7 +36,15 @@ from stream_rater.runtime.observer import (
     Lag,
     ServiceObserver,
 )
-from stream_rater.runtime.service import QUIET_S, Recovery, Role, Service, keep_asking, other_counts
+from stream_rater.runtime.service import (
+    QUIET_S,
+    Recovery,
+    Role,
+    Service,
+    keep_asking,
+    other_counts,
+    sha256_of,
+)
 from tests.builders.cases import cases
 from tests.builders.consumers import Client, input_with
 
@@ -199,13 +209,18 @@ def test_a_trouble_is_logged_when_it_changes(lines: io.StringIO) -> None:
     assert [each.get("reason") for each in said] == once * 2
     labels = {"role": "updater", "cause": "redis"}
     assert metrics.registry.get_sample_value("stream_rater_restarts_total", labels) == 6.0
+    for i in range(200):
+        observer.started_over(StoreTrouble("x" * i))
+    assert len(lines.getvalue().splitlines()) == len(said) + 100
 
 
 def test_the_log_says_when_a_server_does_not_answer(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has one line each time this changes, with the reason; the metric shows it at any time."""
+    """It has a line each time this changes, with the reason or, at the end, the seconds; the metric
+    shows it at any time."""
     monkeypatch.setattr(service_module, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(time, "monotonic", iter([1.0, 4.5]).__next__)
     metrics, stop, seen = Metrics(), threading.Event(), list[float | None]()
     gone = StoreTrouble("redis: gone")
     outcomes = iter([None, gone, gone, ZeroDivisionError("x"), None, None])
@@ -222,9 +237,16 @@ def test_the_log_says_when_a_server_does_not_answer(
     keep_asking("redis", ask, metrics.answers.labels("redis"), stop)
     assert seen == [0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
     said = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert [(each["event"], each["reason"]) for each in said] == [
-        ("redis does not answer", "redis: gone"), ("redis answers again", "x"),
+    assert [(each["event"], each.get("reason"), each.get("after_s")) for each in said] == [
+        ("redis does not answer", "redis: gone", None), ("redis answers again", None, 3.5),
     ]  # fmt: skip
+
+
+def test_a_ladders_file_is_known_by_its_digest(tmp_path: Path) -> None:
+    """That of `sha256sum`. Without a file there is none."""
+    (tmp_path / "ladders.toml").write_bytes(b"abc")
+    assert sha256_of(str(tmp_path / "ladders.toml"))[:8] == "ba7816bf"
+    assert sha256_of("") == ""
 
 
 @pytest.mark.parametrize("read", [True, False])
