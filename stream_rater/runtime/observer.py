@@ -342,7 +342,7 @@ class Lag(Collector):
         self._sources.append((topic, ends, observer, corrections))
 
     def collect(self) -> Iterable[Metric]:
-        lag = _by_partition("stream_rater_lag_records", "Records that are not finished yet.")
+        lag = _by_partition("stream_rater_lag_records", "Unfinished records, in owned partitions.")
         position = _by_partition("stream_rater_next_offset", "The next offset to be finished.")
         correction = _by_partition(
             "stream_rater_correction_progress",

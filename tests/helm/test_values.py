@@ -25,6 +25,9 @@ WRONG = {
     "settings.instanceId=a": "additional properties 'instanceId' not allowed",
     "estimator.resources.request.cpu=1": "additional properties 'request' not allowed",
     # of another type, or out of range
+    "jobs.verify.schedule=daily": "does not match pattern",
+    "jobs.verify.schedule=30 24 * * *": "does not match pattern",
+    "seasons.schedule=0 6 1 * * *": "does not match pattern",
     "settings.shards=eight": "got string, want integer",
     "settings.shards=0": "minimum: got 0, want 1",
     "settings.partitions=-1": "minimum: got -1, want 1",
@@ -141,6 +144,7 @@ UNCOMPARED = {
     "serve.enabled=true,serve.token.existingSecret=t,serve.writeToken.existingSecret=t":
         "serve.writeToken: the same as serve.token",
     # the rest
+    "ladders=ladders.toml": "ladders: no table [ladders]: give the text of the file",
     "seasons.enabled=true": "seasons.ladders: empty",
     "jobs.weekly.enabled=true,jobs.weekly.schedule=0 1 * * *": "jobs.weekly.args: empty: write the",
     "jobs.verify.enabled=true,jobs.verify.schedule=": "jobs.verify.schedule: empty: write it as in",
@@ -173,6 +177,8 @@ TAKEN = (
     "podDisruptionBudget.maxUnavailable=50%",
     "runAsUser=null",
     "redis.url=rediss://redis",
+    "jobs.verify.schedule=*/5 0-6\\,22 * jan-mar MON-FRI",
+    "jobs.verify.schedule=@daily",
     SENTINEL,
     f"{SENTINEL}/15,redis.sentinel.existingSecret=s",
     TOKENS,

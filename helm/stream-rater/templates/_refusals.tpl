@@ -116,6 +116,9 @@ each: which value, why, and the cure. */}}
 {{- end -}}
 {{- end -}}
 
+{{- if and $v.ladders (not (regexMatch `(?m)^[ \t]*(\[[ \t]*ladders\b|ladders[^\n]*=)` $v.ladders)) -}}
+{{- $wrong = append $wrong "ladders: no table [ladders]: give the text of the file, --set-file ladders=ladders.toml" -}}
+{{- end -}}
 {{- if and $v.seasons.enabled (not $v.seasons.ladders) -}}
 {{- $wrong = append $wrong "seasons.ladders: empty: name the ladders whose seasons begin" -}}
 {{- end -}}
