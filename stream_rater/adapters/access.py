@@ -200,8 +200,7 @@ def noting_refusals(then: Callable[[KafkaError], None] | None) -> Callable[[Kafk
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """The librdkafka properties of every client. A worker without a name is told apart from others
-    on its host by the port of its metrics."""
+    """The librdkafka properties of every client. Without a name, it has the metrics' port in it."""
     name = settings.instance_id or f"worker-{settings.http.rpartition(':')[2]}".rstrip("-")
     return {
         "bootstrap.servers": settings.kafka,

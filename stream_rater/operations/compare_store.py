@@ -204,50 +204,46 @@ class _Replayed:
                 self._seeds.setdefault(each.ladder, set()).add(each.offset)
         else:
             self.replay.start_season_at(each)
-            self._add_correction(each)
+            ladder = decode_correction(each, self._ladders).ladder
+            if self._only is None or ladder in self._only:
+                self.corrected.setdefault(ladder, set()).add(each.offset)
 
     def _pass(self, ladder: str, offset: int) -> None:
+        pool = self.replay.pools.get(ladder)
         for player in self._stops.get((ladder, offset), ()):
-            if player in (pool := self.replay.pools[ladder]):
+            if pool is not None and player in pool:
                 self.passed[ladder, player] = pool.belief_bytes(player)
-
-    def _add_correction(self, accepted: Record) -> None:
-        ladder = decode_correction(accepted, self._ladders).ladder
-        if self._only is None or ladder in self._only:
-            self.corrected.setdefault(ladder, set()).add(accepted.offset)
 
     def compare(self, batch: Stored, seen: Mapping[str, Flags]) -> None:
         """Compare some beliefs of the store. `seen`: by ladder, (P,) whether the belief of each
         player of the replay was compared."""
         self.verdict.stored += len(batch)
         for ladder, places in indices_by(ladder for (ladder, _), _ in batch).items():
-            if self._only is None or ladder in self._only:
-                found = dict(batch[i] for i in places.tolist())
-                self._compare(ladder, [*found], [*found.values()], seen.get(ladder, NO_FLAGS))
+            if self._only is not None and ladder not in self._only:
+                continue
+            found = [batch[i] for i in places.tolist()]
+            pool, own = self.replay.pools.get(ladder), seen.get(ladder, NO_FLAGS)
+            rows = np.zeros(len(found), np.int64)
+            if pool is not None:
+                rows = pool.rows(StringColumn.of([name for (_, name), _ in found]))
+                new = np.flatnonzero(rows < len(own))
+                new = new[~own[rows[new]]]
+                own[rows[new]] = True
+                for i, due in zip(new.tolist(), pool.records(rows[new]), strict=True):
+                    if found[i][1] != due:
+                        self._judge(found[i], due)
+                self.verdict.beliefs += len(new)
+            for i in np.flatnonzero(rows >= len(own)).tolist():
+                self._judge(found[i], None)
+                self.verdict.beliefs += 1
 
-    def _compare(
-        self, ladder: str, players: Sequence[Player], found: Sequence[bytes], seen: Flags
-    ) -> None:
-        pool, rows = self.replay.pools.get(ladder), np.zeros(len(players), np.int64)
-        if pool is not None:
-            rows = pool.rows(StringColumn.of([name for _, name in players]))
-            new = np.flatnonzero(rows < len(seen))
-            new = new[~seen[rows[new]]]
-            seen[rows[new]] = True
-            for i, due in zip(new.tolist(), pool.records(rows[new]), strict=True):
-                if found[i] != due:
-                    self._judge(players[i], found[i], due)
-            self.verdict.beliefs += len(new)
-        for i in np.flatnonzero(rows >= len(seen)).tolist():
-            self._judge(players[i], found[i], None)
-            self.verdict.beliefs += 1
-
-    def _judge(self, player: Player, found: bytes, due: bytes | None) -> None:
+    def _judge(self, found: tuple[Player, bytes], due: bytes | None) -> None:
+        player, belief = found
         ladder, verdict = player[0], self.verdict
-        if same_belief(found, due, self.corrected.get(ladder, ())):
+        if same_belief(belief, due, self.corrected.get(ladder, ())):
             return
-        if last_of(found) >= self._ends.get(partition_of(ladder, self._partitions), math.inf):
-            verdict.ahead[player] = found
+        if last_of(belief) >= self._ends.get(partition_of(ladder, self._partitions), math.inf):
+            verdict.ahead[player] = belief
         else:
             (verdict.surplus if due is None else verdict.differing).append(player)
 

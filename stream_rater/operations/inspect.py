@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +38,7 @@ def inspect(settings: Settings, ladder: str | None, player: str | None) -> Itera
     """Yield lines about a player's belief; about a ladder if `player` is None; about all topics if
     `ladder` is None, too. Raises BadConfiguration or Failed."""
     timeout_s = places.COMMAND_TIMEOUT_S if ladder else ANSWER_S
-    with errors.named_failures(), places.opened(settings, timeout_s=timeout_s) as place:
+    with errors.named_failures(), closing(places.place_of(settings, timeout_s=timeout_s)) as place:
         if ladder is None:
             lines = _sections(place)
         elif player is None:

@@ -32,11 +32,9 @@ def place_of(
     return KafkaPlace(settings, timeout_s)
 
 
-def opened(
-    settings: Settings, *, writes: bool = False, timeout_s: float = COMMAND_TIMEOUT_S
-) -> "closing[Place]":
+def opened(settings: Settings, *, writes: bool = False) -> "closing[Place]":
     """The same as `place_of`, closed at the end of the block."""
-    return closing(place_of(settings, writes=writes, timeout_s=timeout_s))
+    return closing(place_of(settings, writes=writes))
 
 
 def ladders_of(settings: Settings) -> Ladders:

@@ -28,7 +28,7 @@ from stream_rater.contract.record import ANY_OFFSET, Record, RejectedRecord, Wor
 from stream_rater.pipeline import ports
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.same_history import REBUILD, lost_rounds
-from stream_rater.places.checks import still_behind, wait_until_idle
+from stream_rater.places.checks import LOOK_S, still_behind, wait_until_idle
 from stream_rater.places.kafka_topics import (
     OUT_OF_REACH,
     UnfinishedRounds,
@@ -41,8 +41,6 @@ from stream_rater.places.port import CHANGED, Actions, Beliefs, Cures, Place, Se
 from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.progress import counted
 from stream_rater.runtime.service import layout_of
-
-LOOK_S = 0.2  # The time between two looks at how far the workers are.
 
 
 class KafkaPlace(Place):
@@ -185,16 +183,14 @@ class KafkaPlace(Place):
             answer = answered(self.kernel)
             yield Section(str(answer) if isinstance(answer, Exception) else "redis answers", {}, ())
             raise
-        shards = range(counts[self.topics.parts])
-        stored = answered(lambda: self.store.read(dict.fromkeys(shards, ports.NO_PLAYERS)))
-        applied = list[int]()
-        if not isinstance(stored, Exception):
-            applied = [stored[shard].position.applied for shard in shards]
+        asked = dict.fromkeys(range(counts[self.topics.parts]), ports.NO_PLAYERS)
+        found = answered(lambda: [e.position.applied for e in self.store.read(asked).values()])
+        applied = () if isinstance(found, Exception) else found
         read_by = {self.topics.rounds: (ESTIMATORS, ()), self.topics.parts: (UPDATERS, applied)}
         for name in names:
             yield section_of(self.admin, name, *read_by.get(name, ("", ())))
-        if isinstance(stored, Exception):
-            raise stored
+        if isinstance(found, Exception):
+            raise found
 
     # --- how far the workers are ---
 

@@ -1,11 +1,11 @@
 """What `KafkaPlace` asks about topics: unfinished rounds, whether a copy fits, and descriptions."""
 
-import queue
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
+from multiprocessing import TimeoutError
+from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
 from stream_rater.adapters.kafka.reader import Reader
@@ -122,18 +122,13 @@ def check_sizes(settings: Settings, new: Admin, old: Admin) -> None:
 def answered(ask: Callable[[], T]) -> T | StoreTrouble | Denied:
     """What Redis answers within ANSWER_S, or why it does not. A thread asks, because a look-up of
     the server's name has no time-out."""
-    found = queue.SimpleQueue[T | StoreTrouble | Denied]()
-
-    def run() -> None:
-        try:
-            found.put(ask())
-        except (StoreTrouble, Denied) as error:
-            found.put(error)
-
-    threading.Thread(target=run, name="redis", daemon=True).start()
-    with suppress(queue.Empty):
-        return found.get(timeout=ANSWER_S)
-    return StoreTrouble(f"redis: no answer within {ANSWER_S:g} s")
+    try:
+        with ThreadPool(1) as pool:
+            return pool.apply_async(ask).get(ANSWER_S)
+    except TimeoutError:
+        return StoreTrouble(f"redis: no answer within {ANSWER_S:g} s")
+    except (StoreTrouble, Denied) as error:
+        return error
 
 
 def section_of(admin: Admin, topic: str, group: str, applied: Sequence[int]) -> Section:

@@ -1,7 +1,6 @@
 """`stream-rater run`: the state machines on real servers, a thread for each role."""
 
 import faulthandler
-import hashlib
 import math
 import os
 import signal
@@ -12,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,6 @@ def other_counts(
             )
 
 
-def sha256_of(path: str) -> str:
-    """The digest of the ladders file, as `sha256sum` prints it; empty if there is none."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
-
-
 def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.Event) -> None:
     """Ask a server at intervals. `up` says whether it answers, and the log when that changes."""
     failure, since_s = "", 0.0
@@ -88,11 +83,10 @@ def keep_asking(name: str, ask: Callable[[], object], up: Any, stop: threading.E
             failure = str(error) or repr(error)
         up.set(not failure)
         if bool(failure) != bool(before):
-            say, before_s, since_s = log.logger("service").warning, since_s, time.monotonic()
-            if failure:
-                say(f"{name} does not answer", reason=failure)
-            else:
-                say(f"{name} answers again", after_s=round(since_s - before_s, 3))
+            event = f"{name} {'does not answer' if failure else 'answers again'}"
+            before_s, since_s = since_s, time.monotonic()
+            detail = {"reason": failure} if failure else {"after_s": round(since_s - before_s, 3)}
+            log.logger("service").warning(event, **detail)
         stop.wait(ASK_EVERY_S)
 
 
@@ -223,7 +217,9 @@ class Service:
         self.on_stop: Callable[[], None] = lambda: None
         """Called when the roles are asked to finish, or when the process ends without them."""
         self.log = log.logger("service")
-        self.log.info("ladders file", path=settings.ladders, sha256=sha256_of(settings.ladders))
+        if path := settings.ladders:
+            digest = sha256(Path(path).read_bytes())
+            self.log.info("ladders file", path=path, sha256=digest.hexdigest())
         self.metrics = metrics.Metrics()
         self._lag = Lag()
         self.metrics.registry.register(self._lag)

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -36,15 +35,7 @@ from stream_rater.runtime.observer import (
     Lag,
     ServiceObserver,
 )
-from stream_rater.runtime.service import (
-    QUIET_S,
-    Recovery,
-    Role,
-    Service,
-    keep_asking,
-    other_counts,
-    sha256_of,
-)
+from stream_rater.runtime.service import QUIET_S, Recovery, Role, Service, keep_asking, other_counts
 from tests.builders.cases import cases
 from tests.builders.consumers import Client, input_with
 
@@ -240,13 +231,6 @@ def test_the_log_says_when_a_server_does_not_answer(
     assert [(each["event"], each.get("reason"), each.get("after_s")) for each in said] == [
         ("redis does not answer", "redis: gone", None), ("redis answers again", None, 3.5),
     ]  # fmt: skip
-
-
-def test_a_ladders_file_is_known_by_its_digest(tmp_path: Path) -> None:
-    """That of `sha256sum`. Without a file there is none."""
-    (tmp_path / "ladders.toml").write_bytes(b"abc")
-    assert sha256_of(str(tmp_path / "ladders.toml"))[:8] == "ba7816bf"
-    assert sha256_of("") == ""
 
 
 @pytest.mark.parametrize("read", [True, False])

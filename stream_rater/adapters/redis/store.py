@@ -42,17 +42,11 @@ def _reason(error: Exception) -> str:
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
 
 
-def _belief_keys(server: client.Client) -> Iterator[list[bytes]]:
-    """Yield the keys of hashes of beliefs on one server, in batches."""
+def _beliefs_on(server: client.Client) -> Iterator[list[tuple[record.Player, bytes]]]:
+    """Yield the beliefs on one server, in batches."""
     # The pattern leaves out REBUILT, whose ladder is empty.
     keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)
     while batch := list(itertools.islice(keys, 1000)):
-        yield batch
-
-
-def _beliefs_on(server: client.Client) -> Iterator[list[tuple[record.Player, bytes]]]:
-    """Yield the beliefs on one server, in batches."""
-    for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
         for key in batch:
             pipeline.hgetall(key)
