@@ -2,6 +2,7 @@
 state machines handle, and waits for their calls."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -200,8 +201,9 @@ def noting_refusals(then: Callable[[KafkaError], None] | None) -> Callable[[Kafk
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """The librdkafka properties of every client. Without a name, it has the metrics' port in it."""
-    name = settings.instance_id or f"worker-{settings.http.rpartition(':')[2]}".rstrip("-")
+    """The librdkafka properties of every client."""
+    port = settings.http.rpartition(":")[2]
+    name = settings.instance_id or f"worker-{port if port.strip('0') else os.getpid()}"
     return {
         "bootstrap.servers": settings.kafka,
         "client.id": f"stream-rater-{name}",

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -111,7 +112,10 @@ def compare(
         for batch in cores.ahead(stored(), MOST_AHEAD):
             replayed.compare(batch, seen)
             advance(len(batch))
-    replayed.find_missing(seen)
+    for ladder, flags in seen.items():
+        names = pools[ladder].names_of(np.flatnonzero(~flags)).texts()
+        replayed.verdict.missing += [(ladder, name) for name in names]
+        replayed.verdict.beliefs += len(names)
     return replayed.verdict
 
 
@@ -135,12 +139,7 @@ def _replayed(
     log: LogReader, ladders: Ladders, window: int, partitions: int, cores: Cores,
     only: Collection[str] | None, ahead: Mapping[Player, bytes],
 ) -> "_Replayed":  # fmt: skip
-    def run(verdicts: Verdicts | None) -> _Replayed:
-        replayed = _Replayed(ladders, window, partitions, verdicts, cores, only, ahead, log.ends)
-        with advancing("rounds", log.total) as advance:
-            replayed.run(log, advance)
-        return replayed
-
+    run = partial(_Replayed, log, ladders, window, partitions, cores, only, ahead)
     return ledger.with_verdicts(run, log.records, ladders, window, partitions)
 
 
@@ -148,10 +147,10 @@ class _Replayed:
     """The replay of a whole log, and the offsets of its corrections."""
 
     def __init__(
-        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None,
-        cores: Cores, only: Collection[str] | None, ahead: Mapping[Player, bytes],
-        ends: Mapping[int, int],
+        self, log: LogReader, ladders: Ladders, window: int, partitions: int, cores: Cores,
+        only: Collection[str] | None, ahead: Mapping[Player, bytes], verdicts: Verdicts | None,
     ) -> None:  # fmt: skip
+        """Raises MissingVerdicts."""
         self.passed: dict[Player, bytes] = {}
         """By player of `ahead`, the belief after the `last` there."""
         self._stops: dict[tuple[str, int], list[str]] = {}
@@ -159,20 +158,16 @@ class _Replayed:
         for (ladder, player), belief in ahead.items():
             self._stops.setdefault((ladder, last_of(belief)), []).append(player)
         self._stop_offsets = [offset for _, offset in self._stops]
-        self._partitions, self._ends = partitions or 1, ends
+        self._partitions, self._ends = partitions or 1, log.ends
         self.replay = sequential.Replay(ladders, window, partitions, verdicts, cores=cores)
-        self._cores = cores
         self._only = None if only is None else frozenset(only)
         self.verdict = Verdict()
         self.corrected: dict[str, set[int]] = {}
         """By ladder with corrections, the offsets of accepted corrections, seeds and resets."""
         self._seeds: dict[str, set[int]] = {}  # By ladder, the offsets of seeds and resets.
         self._ladders = ladders
-
-    def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
-        """Replay the log. `advance` gets the size of each batch. Raises MissingVerdicts."""
-        edited = self.replay.log
-        with log.validated(edited.validator, self._cores) as batches:
+        edited, progress = self.replay.log, advancing("rounds", log.total)
+        with progress as advance, log.validated(edited.validator, cores) as batches:
             for batch in batches:
                 rejected = list[tuple[Record, validation.Invalid]]()
                 for each in edited.accepted(batch, rejected):
@@ -246,10 +241,3 @@ class _Replayed:
             verdict.ahead[player] = belief
         else:
             (verdict.surplus if due is None else verdict.differing).append(player)
-
-    def find_missing(self, seen: Mapping[str, Flags]) -> None:
-        """Add the players of the replay who have no belief in the store to the verdict."""
-        for ladder, flags in seen.items():
-            names = self.replay.pools[ladder].names_of(np.flatnonzero(~flags)).texts()
-            self.verdict.missing += [(ladder, name) for name in names]
-            self.verdict.beliefs += len(names)

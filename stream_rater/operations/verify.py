@@ -64,7 +64,7 @@ def verify(
 ) -> str:
     """Compare the ratings with a sequential replay of the log. Returns a line with the counts.
     `wait_s`: how long to wait until the present log is rated. Raises Failed if beliefs differ,
-    NotYetKnown if corrections came meanwhile, BadConfiguration if the ladders file or the duplicate
+    NotYetKnown if corrections came during it, BadConfiguration if the ladders file or the duplicate
     window is not that of the workers."""
     ladders = places.ladders_of(settings)
     with named_failures(), places.opened(settings) as place:
@@ -80,7 +80,7 @@ def compared_with_replay(
     place: Place, ladders: Ladders, *, sample: float | None = None, cores: int | None = None
 ) -> str:
     """Compare the beliefs of a place, all of whose log is rated, with a replay; more may be rated
-    meanwhile. `cores`: None for all. `sample`: the share of the ladders to compare. Returns a line
+    during it. `cores`: None for all. `sample`: the share of the ladders to compare. Returns a line
     with the counts. Raises as `verify`."""
     known, ends = checks.agreed(place, ladders, NOTHING), dict(enumerate(place.ends()))
     some = None if sample is None else Sample.of(sample, known.ladders)
@@ -114,7 +114,7 @@ def _report(verdict: Verdict, begun_by: int) -> str:
         f"{verdict.beliefs} beliefs compared"
     )
     if verdict.equal and verdict.ahead:
-        left = f"{len(verdict.ahead)} not yet known, because their ladders were corrected meanwhile"
+        left = f"{len(verdict.ahead)} not yet known, because their ladders were corrected during it"
         raise NotYetKnown(f"{done}: {left}: run it again")
     if verdict.equal:
         return f"{done}: all equal, bit for bit"

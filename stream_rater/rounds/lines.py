@@ -39,10 +39,10 @@ class PlainRecords(Sequence[Record]):
         self.values, self.arrivals = values, arrivals
 
     @property
-    def partitions(self) -> list[int]:
-        """The partitions that have some of them."""
-        found: list[int] = np.unique(self.arrivals.partition).tolist()
-        return found
+    def last(self) -> dict[int, int]:
+        """By partition that has some of them, the offset of the last one."""
+        partition, offset, _ = self.arrivals
+        return {p: int(offset[partition == p][-1]) for p in np.unique(partition).tolist()}
 
     def __len__(self) -> int:
         return len(self.values)

@@ -99,6 +99,7 @@ def test_a_part_of_the_log_is_read(rated: Place) -> None:
     assert [*rated.rounds(0, 5)] == every[:5]
     again = [*rated.read_again(0, 3, 6)]
     assert again and again == every[3 : 3 + len(again)]
+    assert [*rated.log_reader({0: 5}).records()] == every[:5]
     read = rated.log_reader()
     assert [*read.records()] == [*read.records()] == every
 

@@ -2,6 +2,7 @@
 with the log's lines; and that `tune` changes nothing."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,9 @@ def test_as_from_a_file(settings: SettingsFactory, worker_process: Start, tmp_pa
     system = 'system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80'
     ladders.write_text(f'[ladders."*"]\nrating = {{ {system} }}\n')
     at, rounds = settings(shards=3, ladders=str(ladders)), list(season(0, 60))
-    worker_process(at)
+    (line,) = worker_process(at).events("ladders file")
+    digest = sha256(ladders.read_bytes()).hexdigest()
+    assert (line["path"], line["sha256"]) == (str(ladders), digest)
     rated(at, *rounds)
     correct(at, "merge", RANKED, "p0-2", "p0")
     correct(at, "season", RANKED, "2", "--keep", "0.5", "--sigma", "200")

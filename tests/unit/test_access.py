@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import socket
 import threading
@@ -50,11 +51,12 @@ def test_what_kafka_is_given() -> None:
     }  # fmt: skip
 
 
-def test_workers_on_one_host_are_told_apart() -> None:
+def test_workers_on_one_host_have_different_names() -> None:
     """By their names, or by the ports of their metrics."""
-    given = Settings(instance_id="rater-0"), Settings(http=":9109"), Settings(http="")
+    given = Settings(instance_id="rater-0"), Settings(http=":9109"), Settings(http=":0")
     names = [client_options(each)["client.id"] for each in given]
-    assert names == ["stream-rater-rater-0", "stream-rater-worker-9109", "stream-rater-worker"]
+    expected = "rater-0", "worker-9109", f"worker-{os.getpid()}"
+    assert names == [f"stream-rater-{each}" for each in expected]
 
 
 def test_the_bound_of_what_can_be_read_is_nobodys_to_choose() -> None:

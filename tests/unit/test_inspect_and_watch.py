@@ -4,7 +4,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -193,41 +193,26 @@ def test_a_topic_in_a_line() -> None:
         )
 
 
-def kafka_place(monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any]) -> KafkaPlace:
-    """A place whose Redis answers as `read` does."""
-    place = KafkaPlace(Settings(), 1.0)
-    layout = SimpleNamespace(begun_by=lambda _: read())
-    place.__dict__["store"] = SimpleNamespace(
-        read=lambda _: read(), layout=layout, close=lambda: None
-    )
-    place.admin = cast("Any", SimpleNamespace(partitions_of=lambda *names: [0] * len(names)))
+def test_one_server_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one's answer is shown. A Redis that says nothing is not waited for."""
+    place, ended = KafkaPlace(Settings(), 1.0), threading.Event()
+    names = [*place.topics.names]
     monkeypatch.setattr(kafka, "section_of", lambda _, name, *__: Section(name, {}, ()))
     monkeypatch.setattr(kafka_topics, "ANSWER_S", 0.01)
-    return place
-
-
-def test_topics_are_shown_while_redis_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It refuses, or says nothing: then it is not waited for. The reason comes last."""
-    ended = threading.Event()
-
-    def refused() -> None:
-        raise StoreTrouble("redis: refused")
-
-    for read, why in ((refused, "redis: refused"), (ended.wait, "redis: no answer within 0.01 s")):
-        place = kafka_place(monkeypatch, read)
-        use(monkeypatch, place)
-        result = run("inspect")
-        assert result.stdout.splitlines() == [*place.topics.names]
-        assert (result.exit_code, result.stderr) == (1, f"stream-rater: {why}\n")
-    ended.set()
-
-
-def test_redis_is_asked_while_kafka_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = kafka_place(monkeypatch, lambda: 1)
-    place.admin = cast("Any", SimpleNamespace(partitions_of=Mock(side_effect=LogTrouble("away"))))
     use(monkeypatch, place)
-    result = run("inspect")
-    assert (result.stdout, result.stderr) == ("redis answers\n", "stream-rater: away\n")
+    refused, away = Mock(side_effect=StoreTrouble("refused")), Mock(side_effect=LogTrouble("away"))
+    for redis, kafka_, said, why in (
+        (refused, lambda *_: [0] * len(names), names, "refused"),
+        (lambda _: ended.wait(), lambda *_: [0] * len(names), names, "redis: no answer within "),
+        (lambda _: 1, away, ["redis answers"], "away"), (refused, away, ["refused"], "away"),
+    ):  # fmt: skip
+        layout = SimpleNamespace(begun_by=redis)
+        store = SimpleNamespace(read=redis, layout=layout, close=lambda: None)
+        place.__dict__["store"], place.admin = store, cast("Any", Mock(partitions_of=kafka_))
+        result = run("inspect")
+        assert (result.exit_code, result.stdout.splitlines()) == (1, said)
+        assert result.stderr.startswith(f"stream-rater: {why}")
+    ended.set()
 
 
 def test_who_is_not_there() -> None:

@@ -1,10 +1,12 @@
 """Reads topics outside of any consumer group: a whole topic, new records as they arrive, the last
 records of a key, or some records again."""
 
+import math
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
@@ -191,27 +193,24 @@ def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record
 def read_rounds(
     settings: Settings, topic: str, ends: Mapping[int, int]
 ) -> Iterator[Sequence[Record]]:
-    """Yield every record that these partitions have now, as columns where that is possible."""
+    """Yield every record before these ends, as columns where that is possible."""
     return read_batches(settings, topic, ends, ROUNDS_AT_ONCE, plain=True)
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
     """Yield the records of one partition before an offset. Raises as `read_batches` does."""
-    for batch in read_batches(settings, topic, [partition]):
-        for record in batch:
-            if record.offset >= end:
-                return
-            yield record
+    return chain.from_iterable(read_batches(settings, topic, {partition: end}))
 
 
 def read_batches(
-    settings: Settings, topic: str, partitions: Iterable[int], at_most: int = AT_ONCE, *,
-    plain: bool = False,
+    settings: Settings, topic: str, partitions: Iterable[int] | Mapping[int, int],
+    at_most: int = AT_ONCE, *, plain: bool = False,
 ) -> Iterator[Sequence[Record]]:  # fmt: skip
-    """Yield every record that these partitions have now, in batches of those that arrive together.
-    The records of each partition come in order. `plain` is that of Reader. Raises LogTrouble if
-    nothing arrives for TIMEOUT_S, or Denied."""
-    reading = set(partitions)
+    """Yield every record that these partitions have now, or that is before the ends in a mapping,
+    in batches of those that arrive together. The records of each partition come in order. `plain`
+    is that of Reader. Raises LogTrouble if nothing arrives for TIMEOUT_S, or Denied."""
+    reading: dict[int, float] = dict.fromkeys(partitions, math.inf)
+    reading |= partitions if isinstance(partitions, Mapping) else {}
     with closing(Reader(settings, topic, placeholders=True, plain=plain)) as reader:
         reader.start_at(dict.fromkeys(sorted(reading), OFFSET_BEGINNING))
         while reading:
@@ -220,11 +219,15 @@ def read_batches(
                 raise LogTrouble(
                     f"kafka: {topic} could not be read: nothing arrived for {TIMEOUT_S:.0f} s"
                 )
-            if isinstance(records, PlainRecords) and reading.issuperset(records.partitions):
-                yield records
+            if isinstance(records, PlainRecords):
+                last = records.last
             else:
-                yield [each for each in records if each.partition in reading]
-            reading -= reader.ends.keys()
+                last = {each.partition: each.offset for each in records}
+            if any(offset >= reading.get(p, 0) for p, offset in last.items()):
+                records = [e for e in records if e.offset < reading.get(e.partition, 0)]
+            yield records
+            done = {p for p, offset in last.items() if offset + 1 >= reading.get(p, 0)}
+            reading = {p: end for p, end in reading.items() if p not in done | reader.ends.keys()}
 
 
 def read_back(
