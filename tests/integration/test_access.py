@@ -122,8 +122,8 @@ def test_workers_with_exactly_their_rights(castle: Castle, worker_process: Start
     words = "verify", "--wait", processes.PATIENTLY
     whole = processes.done(castle.user(at, "verify"), *words, quiet=True)
     assert whole.startswith("40 rounds replayed")
-    denied = processes.refused(castle.user(at, "verify", "+hlen"), "verify", code=1)
-    assert denied.startswith("stream-rater: redis: ") and "'hlen'" in denied
+    denied = processes.refused(castle.user(at, "verify", "+hgetall"), "verify", code=1)
+    assert denied.startswith("stream-rater: redis: ") and "'hgetall'" in denied
 
 
 def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start) -> None:
