@@ -189,7 +189,7 @@ STATE = _state()
 
 def level() -> str:
     """The name of the folder for the chosen instruction level."""
-    return str(_config.CPU_NAME or "native")
+    return str(_config.CPU_NAME)
 
 
 def is_shipped(level: str) -> bool:

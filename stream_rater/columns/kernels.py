@@ -46,11 +46,11 @@ WHOLE_WIDTH = "-prefer-256-bit"
 """The option that makes LLVM use whole registers at the widest level, not halves of them."""
 
 
-def _instruction_level() -> str | None:
+def _instruction_level() -> str:
     """The level that $NUMBA_CPU_NAME names, or the widest of this machine, or the widest of shipped
-    kernels; None on other architectures. A wider level has more lanes, but gives the same bits."""
+    kernels; on other architectures what each of their processors has. All give the same bits."""
     if platform.machine() != "x86_64":
-        return None
+        return "generic"
     if _config.CPU_NAME:  # numba's $NUMBA_CPU_NAME
         return str(_config.CPU_NAME)
     try:

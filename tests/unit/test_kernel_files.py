@@ -2,6 +2,7 @@
 
 import ast
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,13 @@ def test_shipped_kernels_decide_the_level(elsewhere: Path) -> None:
     level.rename(level.with_name("x86-64-v9"))  # no machine has it
     assert "/x86-64-v9/" not in (said := run(elsewhere, elsewhere / "other", **given))
     assert saved(said) == 1
+
+
+def test_elsewhere_one_level_is_for_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while deploy/Dockerfile is built, which names one of x86-64."""
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(kernel_files._config, "CPU_NAME", "x86-64-v3")
+    assert kernels._instruction_level() == "generic"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """`make image-check ARCH=arm64`: whether 64-bit Arm computes the same bits as this machine.
 
-An emulator (qemu) runs Debian's Python for arm64, with the image's locked packages. It compiles and
-runs the kernels that `bits` asks for; ARGS=--all for every system. It needs root, and no container
+An emulator (qemu) runs Debian's Python for arm64, with the image's locked packages. What it runs is
+compiled by the same version of Python on this machine (`cross`). It needs root, and no container
 engine. What was compiled is kept in build/arm64.
 """
 
@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from containers import base, bits
+import dist
+
+from containers import base
 from containers.image import DOCKERFILE, LOCK, base_of
 from local.system import Package, ensure_packages
 from local.tools import ROOT, LocalServerError
@@ -20,10 +22,11 @@ from local.tools import ROOT, LocalServerError
 FOLDER: Final = ROOT / "build" / "arm64"
 EMULATOR: Final = "qemu-aarch64-static"
 QEMU: Final = Package("qemu-user-static", "qemu", lambda: shutil.which(EMULATOR) is not None)
+BITS, CROSS = (str(Path(__file__).with_name(name)) for name in ("bits.py", "cross.py"))
 
 
-def main(arguments: list[str]) -> None:
-    """Make what is missing, compare, and print each line. Raises if a line differs."""
+def main() -> None:
+    """Make what is missing, and print a table while it is compared. Raises if a line differs."""
     version, suite = base.read_name(base_of(DOCKERFILE.read_text(encoding="utf-8")))
     root, packages = FOLDER / suite, FOLDER / f"python{version}"
     ensure_packages([base.DEBOOTSTRAP, QEMU], lambda _: None)
@@ -31,21 +34,26 @@ def main(arguments: list[str]) -> None:
         shutil.rmtree(FOLDER, ignore_errors=True)
         make_root(root, suite)
         uv = (sys.executable, "-m", "uv", "--quiet", "pip", "install", "--target", str(packages))
-        there = ("--python-platform", "aarch64-manylinux_2_28", "--python-version", version)
+        arm = ("--python-platform", "aarch64-manylinux_2_28", "--python-version", version)
         checked = ("--require-hashes", "--only-binary", ":all:", "--requirements", str(LOCK))
-        subprocess.run([*uv, *there, *checked], check=True)
-    words = [bits.__file__, *arguments]
-    expected = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run([*uv, *arm, *checked], check=True)
+    if (python := dist.interpreter(version)) is None:
+        raise LocalServerError(f"no python{version} runs here: put one on PATH")
+    here, kernels = (dist.make_environment(python, FOLDER / "here"), "-B"), str(FOLDER / "ran")
     given = {"PYTHONPATH": f"{ROOT}:{packages}", "NUMBA_CACHE_DIR": str(FOLDER / "kernels")}
-    python = (EMULATOR, "-L", str(root), str(root / "usr/bin" / f"python{version}"), "-B")
-    emulated = subprocess.Popen([*python, *words], env=os.environ | given, stdout=subprocess.PIPE)
+    own = os.environ | given | {"PYTHONPATH": str(ROOT)}
+    expected = subprocess.run([*here, BITS, kernels], env=own, stdout=subprocess.PIPE, check=True)
+    subprocess.run([*here, CROSS, kernels], env=own, check=True)
+    there = (EMULATOR, "-L", str(root), str(root / "usr/bin" / f"python{version}"), "-B", BITS)
+    emulated = subprocess.Popen(there, env=os.environ | given, stdout=subprocess.PIPE)
     assert emulated.stdout is not None
-    for line in expected.splitlines():
-        found = emulated.stdout.readline().strip()
-        if found != line:
-            emulated.kill()
-            raise LocalServerError(f"{line.decode()} here, {found.decode() or 'no result'} there")
-        print(f"{line.decode()}, the same there", flush=True)
+    differ = 0
+    for line in expected.stdout.decode().splitlines():
+        found = emulated.stdout.readline().decode().strip()
+        differ += found != line
+        print(f"{line} here, {'the same' if found == line else found} there", flush=True)
+    if emulated.wait() or differ:
+        raise LocalServerError(f"{differ} of these lines differ")
 
 
 def make_root(root: Path, suite: str) -> None:
@@ -58,6 +66,6 @@ def make_root(root: Path, suite: str) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1:])
+        main()
     except (LocalServerError, subprocess.CalledProcessError) as error:
         sys.exit(f"arm64: {error}")

@@ -1,23 +1,27 @@
 """Prints a digest of what kernels compute, a line for each part, for `arm64` to compare.
 
-    python deploy/tools/containers/bits.py [--all]
+    python deploy/tools/containers/bits.py [KERNELS]
 
-The parts are the elementary functions, and both stages of the systems that the documents use, or
-with `--all` of every system. It decodes no round: a decoder computes with whole numbers alone.
+The parts are the elementary functions, every system's ratings of rounds without and with teams, and
+the test vector of workers. The file KERNELS gets the kernels that ran, with their arguments' types.
 """
 
 import hashlib
+import pickle
 import sys
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final
 
 import numpy as np
 
 from stream_rater.columns import compiling
 from stream_rater.rating import elementary, model, parameters, stages
+from stream_rater.runtime import selfcheck
 
 SIZES: Final = (2, 2, 3, *(7,) * 20, 60, 400)
-"""The players of each round. The sizes take different paths through stage 1."""
-USUAL: Final = ("elo-mmr", "two-moment")
+"""The sides of each round of a wave. The sizes take different paths through stage 1."""
+WAVES, PLAYERS = 5, 1300
 ELEMENTARY: Final = (
     elementary.exp, elementary.quick_exp, elementary.log, elementary.quick_log,
     elementary.inverse_root, elementary.tanh, elementary.quick_tanh,
@@ -31,18 +35,20 @@ def main() -> None:
     for function in ELEMENTARY:
         say(function.__name__, [function(float(x)) for x in 20.0 * random.random(2000)])
     for tag, system in parameters.SYSTEMS.items():
-        wave = a_wave(random)
-        if tag not in USUAL and "--all" not in sys.argv[1:]:
-            continue
-        config, count = system.sample(), len(wave.mu)
-        rule, everybody = stages.rule_of(config), np.arange(count)
-        evidence = stages.estimate(config, wave)
-        say(f"{tag}, evidence", evidence)
+        config, rule = system.sample(), stages.rule_of(system.sample())
         beliefs = model.newcomers(
-            count, rule.kept + 1 or 8, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0
+            PLAYERS, rule.kept + 1 or 8, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0
         )
-        stages.update(beliefs, everybody, evidence, [rule], np.zeros_like(everybody))
-        say(f"{tag}, beliefs", beliefs.header, beliefs.factors)
+        for most in (1, 3):
+            for day in range(WAVES):
+                wave = a_wave(random, day, most)
+                rows, ends = random.permutation(PLAYERS)[: len(wave.mu)], np.array([0, len(SIZES)])
+                said = stages.rate_waves(config, beliefs, rows, wave, ends, np.arange(len(SIZES)))
+            say(f"{tag}, sides of {most}", said[0], beliefs.header, beliefs.factors)
+    print(f"test vector: {selfcheck.fingerprint()}", flush=True)
+    for path in sys.argv[1:]:
+        ran = {name: resolve_name(name).signatures for name in compiling.SharedCache.ready}
+        Path(path).write_bytes(pickle.dumps(ran))
 
 
 def say(part: str, *arrays: Any) -> None:
@@ -51,20 +57,22 @@ def say(part: str, *arrays: Any) -> None:
     print(f"{part}: {digest.hexdigest()[:16]}", flush=True)
 
 
-def a_wave(random: np.random.Generator) -> model.Wave:
-    """Rounds with ties, of players with other ratings each, who have played before or not."""
-    starts = np.cumsum([0, *SIZES])
+def a_wave(random: np.random.Generator, day: int, most: int) -> model.Wave:
+    """Rounds with ties, of sides of one to `most` players. In the last round, 100 do not finish."""
     places = [
-        sorted(1 + (i * 7 + number * 3) % max(size - 2, 2) for i in range(size))
+        sorted(1 + (i * 7 + (day + number) * 3) % max(size - 2, 2) for i in range(size))
         for number, size in enumerate(SIZES)
     ]
-    count = int(starts[-1])
+    place = np.concatenate(places).astype(np.int32)
+    place[-100:] = model.DID_NOT_FINISH
+    entry_starts = np.cumsum([0, *(1 + i % most for i in range(sum(SIZES)))])
+    count = int(entry_starts[-1])
     return model.Wave(
-        round_starts=starts, weight=0.5 + random.random(len(SIZES)),
-        ceiling=np.full(count, np.inf), time=np.arange(len(SIZES)) * 86_400,
-        place=np.concatenate(places).astype(np.int32), entry_starts=np.arange(count + 1),
-        share=np.ones(count), mu=1200.0 + 600.0 * random.random(count),
-        sigma=60.0 + 200.0 * random.random(count), rounds=np.arange(count) % 9,
+        round_starts=np.cumsum([0, *SIZES]), weight=0.5 + random.random(len(SIZES)),
+        ceiling=np.full(sum(SIZES), np.inf), time=np.full(len(SIZES), day * 86_400),
+        place=place, entry_starts=entry_starts,
+        share=1.0 - 0.5 * (np.arange(count) % most == 1), mu=np.zeros(count),
+        sigma=np.zeros(count), rounds=np.zeros(count, np.int64),
         last_time=np.zeros(count, np.int64),
     )  # fmt: skip
 
