@@ -55,8 +55,8 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    store.backup, store.checkpoint, offline.convert, correct, demo, store.drop_index,
-    store.erase, lab.evaluate, lab.evidence, store.inspect, store.move, offline.predict,
+    store.backup, store.checkpoint, offline.convert, correct, demo, store.erase,
+    lab.evaluate, lab.evidence, store.inspect, store.move, offline.predict,
     offline.rate, store.rebuild, service.rejected, reset, service.run, store.season_standings, seed,
     service.serve, service.standalone, service.submit, lab.tune, store.verify, service.watch,
 ):  # fmt: skip

@@ -40,23 +40,6 @@ def checkpoint(ladders: tuple[str, ...], settings: Settings) -> None:
     make_checkpoints(settings, ladders)
 
 
-@click.command("drop-index")
-@common.with_settings
-def drop_index(settings: Settings) -> None:
-    """Delete the index that `serve` of earlier releases kept in Redis. It is refused while such a
-    process may run."""
-    import time
-
-    from stream_rater import places
-    from stream_rater.config.errors import named_failures
-    from stream_rater.runtime.progress import counted
-
-    common.check_servers(settings, "drop-index")
-    with named_failures():
-        count = places.drop_index(settings, time.time())
-    print(f"{counted(count, 'key')} of the old index deleted")
-
-
 @click.command("season-standings")
 @click.argument("ladder")
 @click.argument("number", type=click.IntRange(min=0), required=False)

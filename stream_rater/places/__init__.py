@@ -68,14 +68,6 @@ def check_not_half(settings: Settings) -> None:
         store.layout.check_not_half()
 
 
-def drop_index(settings: Settings, now_s: float) -> int:
-    """Delete the index that `serve` of earlier releases kept in Redis. Returns the number of keys.
-    Raises BadConfiguration if such a process may still run. `now_s`: the present Unix time."""
-    from stream_rater.adapters.redis import metadata
-
-    return metadata.drop_index(settings, now_s)
-
-
 def is_data_file(connection: sqlite3.Connection) -> bool:
     """Whether a connection is to a data file."""
     from stream_rater.adapters.sqlite.schema import APPLICATION_ID

@@ -3,7 +3,6 @@ table while ratings move; and the standings of past seasons."""
 
 import asyncio
 import random
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,8 +16,7 @@ from stream_rater.adapters.kafka.round_log import KafkaLog
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
-from stream_rater.adapters.redis.metadata import INDEX, KEEP_S, VIEWS, drop_index
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.adapters.redis.metadata import drop_index
 from stream_rater.config.settings import Settings
 from stream_rater.contract import season_ended
 from stream_rater.contract.events import MAX_ID_BYTES, CorrectionCause, RatingChanged
@@ -423,16 +421,11 @@ def test_seasons_are_followed(settings: real.SettingsFactory, tmp_path: Path) ->
 
 @pytest.mark.integration
 def test_the_old_index_in_redis_is_deleted(settings: real.SettingsFactory) -> None:
-    """It is not while a process of an earlier release uses it. Nothing else is deleted."""
-    at, now_s = settings(), time.time()
+    """Nothing else is deleted."""
+    at = settings()
     with connect(at) as client:
-        client.zadd(VIEWS, {"views:eu": now_s - KEEP_S + 60})
-        client.hset(f"{INDEX}:{{eu}}:players", "ann", "-")
+        client.hset("stream-rater:index:{eu}:players", "ann", "-")
         client.hset("{0}:position", "applied", 1)
-        with pytest.raises(BadConfiguration, match="keeps the index in Redis: stop all of them"):
-            drop_index(at, now_s)
         before = {*client.scan_iter("*")}
-        assert len(before) >= 3
-        assert drop_index(at, now_s + 120) == 2
-        gone = before - {*client.scan_iter("*")}
-        assert gone == {VIEWS.encode(), f"{INDEX}:{{eu}}:players".encode()}
+        drop_index(at)
+        assert before - {*client.scan_iter("*")} == {b"stream-rater:index:{eu}:players"}

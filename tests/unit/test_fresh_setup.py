@@ -102,7 +102,7 @@ ALONE = ("backup a.db copy.db", "rebuild --replace", "verify", "erase ann", "ins
 
 ON_SERVERS = (
     "run", "serve", "submit season.jsonl", "verify --wait 60", "checkpoint season",
-    "correct void season r2", "inspect", "verify --wait 60", "rebuild --replace", "drop-index",
+    "correct void season r2", "inspect", "verify --wait 60", "rebuild --replace",
     "move a.db",
 )  # fmt: skip
 """On Kafka and Redis, in this order, the last ones without workers."""

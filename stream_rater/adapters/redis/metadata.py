@@ -11,7 +11,6 @@ import redis
 
 from stream_rater.adapters.redis import encoding, login
 from stream_rater.adapters.redis.client import connect, servers, translated_failures
-from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LayoutMismatch
 from stream_rater.pipeline.ports import UNFINISHED
@@ -197,26 +196,12 @@ class StoreMetadata:
 
 # --- the index of earlier releases ----------------------------------------------------------------
 
-INDEX = "stream-rater:index"
-EVERY_KEY = f"*{INDEX}*"  # A pattern of all keys of the index.
-VIEWS = f"{INDEX}:views"  # Sorted set: the Unix times at which an index of a ladder was last kept.
-KEEP_S = 600.0  # The interval at which a process that keeps an index writes its time to VIEWS.
+EVERY_KEY = "*stream-rater:index*"  # A pattern of all keys of the index.
 
 
-def drop_index(settings: Settings, now_s: float | None = None) -> int:
-    """Delete the index that earlier releases kept here. Returns the number of keys. If `now_s` (the
-    present Unix time) is given, raises BadConfiguration if a process of an earlier release has kept
-    the index within the last KEEP_S."""
-    client = connect(settings)
+def drop_index(settings: Settings) -> None:
+    """Delete the index that builds from before 0.1.0 kept here."""
     with translated_failures(login.login_of(settings)):
-        if now_s is not None and client.zcount(VIEWS, now_s - KEEP_S, "+inf"):
-            raise BadConfiguration(
-                "a `serve` of an earlier release keeps the index in Redis: stop all of them, and "
-                f"run it again {KEEP_S / 60:.0f} minutes later"
-            )
-        count = 0
-        for server in servers(client):
+        for server in servers(connect(settings)):
             for key in list(server.scan_iter(match=EVERY_KEY, count=10_000)):
-                client.unlink(key)
-                count += 1
-    return count
+                server.unlink(key)
