@@ -6,10 +6,8 @@ import ssl
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import (
@@ -244,40 +242,15 @@ class Metrics(RegisteredMetrics):
 
 # --- certificates --------------------------------------------------------------------------------
 
-FORMATS = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # Forms of UTCTime and of GeneralizedTime.
-VERSION = 0xA0
-FIELDS_BEFORE_VALIDITY = 3  # Serial number, signature algorithm, issuer (RFC 5280, 4.1).
+_decoded: Any = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]
+"""The fields of a PEM file's first certificate. Python has no public function for certificates that
+are not an authority's."""
 
 
 def not_after(path: str) -> float | None:
     """The Unix seconds at which the first certificate of a PEM file expires; None if it has no
     readable one. Only a valid file is watched; the client libraries report an invalid one."""
     try:
-        before, end, _ = Path(path).read_text("ascii").partition("-----END CERTIFICATE-----")
-        return _not_after(ssl.PEM_cert_to_DER_cert(before[before.index("-----BEGIN") :] + end))
-    except (OSError, ValueError, IndexError, KeyError):
+        return float(ssl.cert_time_to_seconds(_decoded(path)["notAfter"]))
+    except (OSError, ValueError, KeyError):
         return None
-
-
-def _not_after(der: bytes) -> float:
-    at, _ = _inside(der, _inside(der, 0)[0])  # Certificate, TBSCertificate
-    at = _end_of(der, at) if der[at] == VERSION else at
-    for _ in range(FIELDS_BEFORE_VALIDITY):
-        at = _end_of(der, at)
-    at = _end_of(der, _inside(der, at)[0])  # Validity: notBefore, notAfter
-    start, end = _inside(der, at)
-    text = der[start:end].decode("ascii")
-    return datetime.strptime(text, FORMATS[der[at]]).replace(tzinfo=UTC).timestamp()
-
-
-def _inside(der: bytes, at: int) -> tuple[int, int]:
-    """The start and the end of the content of the DER value at `at`."""
-    length, start = der[at + 1], at + 2
-    if length & 0x80:
-        size = length & 0x7F
-        length, start = int.from_bytes(der[start : start + size], "big"), start + size
-    return start, start + length
-
-
-def _end_of(der: bytes, at: int) -> int:
-    return _inside(der, at)[1]
