@@ -12,7 +12,7 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library import results
-from stream_rater.library.messages import Duel, Sides
+from stream_rater.library.messages import Plain, Sides
 from stream_rater.library.tables import objects
 from stream_rater.rating import wins
 from stream_rater.rating.balance import ImpossibleGroups, even_teams
@@ -64,17 +64,20 @@ def round_result(
     )  # fmt: skip
 
 
-def of_duel(duel: Duel, found: Floats, rule: RatingRule, _: str) -> dict[str, Any]:
-    """The fields of the result of a duel. `found`: the CHANGES that it made."""
-    changes = dict(zip(CHANGES, found.copy(), strict=True))
-    rounds, same = changes["rounds"].astype(np.int64), np.zeros(2, np.int64)
+def of_plain(given: Plain, found: Floats, rule: RatingRule, _: str) -> dict[str, Any]:
+    """The fields of the result of a plain round. `found` (6, P): the CHANGES that it made, in the
+    order of the sides."""
+    changes, players = dict(zip(CHANGES, found.copy(), strict=True)), sum(given.sides, ())
+    n, members = len(given.given), len(players) // len(given.given)
+    rounds, same = changes["rounds"].astype(np.int64), np.zeros(len(players), np.int64)
     for name in ("", "previous_"):
         mu, sigma = changes[f"{name}mu"], changes[f"{name}sigma"]
         changes[f"{name}rating"] = ratings([rule], same, mu, sigma)
     return {
-        **changes, "round_id": duel.round_id, "completed_at": duel.completed_at, "rounds": rounds,
-        "player": objects([*map(str, duel.players)]), "side": np.arange(2),
-        "rank": np.array(duel.ranks), "provisional": rounds < rule.provisional_rounds,
+        **changes, "round_id": given.round_id, "completed_at": given.completed_at, "rounds": rounds,
+        "player": objects([*map(str, players)]), "side": np.repeat(np.arange(n), members),
+        "rank": np.repeat(np.array(given.ranks or range(1, n + 1)), members),
+        "provisional": rounds < rule.provisional_rounds,
     }  # fmt: skip
 
 
@@ -198,17 +201,19 @@ def prediction(
 
 
 def predicted(
-    config: RatingConfig, players: tuple[str, str], found: tuple[float, ...],
+    config: RatingConfig, sides: Sides, found: tuple[float, float, Floats],
     by: wins.VarianceFactor, name: str,
 ) -> dict[str, Any]:  # fmt: skip
     """`win`, or all fields of a prediction if another one is asked for. `found` is that of
-    `Duels.forecast`."""
+    `PlainRounds.forecast`."""
     if name == "win" and config.upset == 0.0 and found[0] + found[1] <= 1.0:
         return {"win": np.array(found[:2])}
-    mu, sigma = np.array(found[2:]).reshape(2, 2)
-    given = config, np.arange(3), np.ones(2), mu, sigma
+    mu, sigma = found[2]
+    given = config, np.arange(0, len(mu) + 1, len(sides[0])), np.ones(len(mu)), mu, sigma
+    if name == "win":
+        return {"win": wins.win_probabilities(by.performances(*given))}
     both = [wins.forecast(each.performances(*given)) for each in (by, wins.MODEL)]
-    return _fields([(each,) for each in players], both, by)
+    return _fields(sides, both, by)
 
 
 def _fields(

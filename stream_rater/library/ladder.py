@@ -129,7 +129,7 @@ class Ladder:
             round_id = f"notebook-{self._rater.end}"
         found = None
         if shares is None is performance_ceiling and seats is None is scores:
-            found = self._rater.rate_duel(sides, ranks, weight, completed_at, round_id)
+            found = self._rater.rate_plain(sides, ranks, weight, completed_at, round_id)
         if found is None:
             found = self._result(
                 self._rater.rate, round_id, sides, (ranks, shares, seats, scores), weight,
@@ -348,7 +348,7 @@ class Ladder:
         messages, rater = self._messages, self._rater
         by = rater.variance_factor(variance_factor)
         if shares is None and seats is None:
-            found = rater.predict_duel(sides, by)
+            found = rater.predict_plain(sides, by)
             if found is not None:
                 return found
         standings = messages.standings_of(messages.sides_of(sides), None, shares, seats)

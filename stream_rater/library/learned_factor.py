@@ -17,7 +17,7 @@ from stream_rater.rating.model import Places, Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.wins import MODEL, MOST_OF_ROUND, Performances, VarianceFactor, of_wave
 from stream_rater.replay.sequential import Rated
-from stream_rater.replay.single import Two, wave_of_duels
+from stream_rater.replay.single import Changes, wave_of
 
 LEAST_STEP, MOST_STEP = 16, 1024  # The number of pairs until the next fit.
 WINDOW = 3072  # The number of pairs, of the newest rounds, from which the factor is learned.
@@ -45,7 +45,7 @@ class FactorLearner:
     """Learns how sure the predictions of a ladder should be."""
 
     def __init__(self) -> None:
-        self._parts, self._duels = deque[_Part](), list[tuple[Floats, Two]]()
+        self._parts, self._plain = deque[_Part](), list[Changes]()
         self._count = 0.0  # The number of pairs so far, as they count.
         self._level = 0  # The number of pairs after which the factor is fitted.
         self._due = LEAST_STEP  # The number of pairs at which the level rises.
@@ -58,17 +58,17 @@ class FactorLearner:
         self._parts.append(part)
         self._count_to(float(part.ends[-1]))
 
-    def add_duel(self, changes: Floats, ranks: Two) -> None:
-        """Take the next round: a duel with these `single.CHANGES`. The first round is no such."""
-        self._duels.append((changes, ranks))
-        self._count_to(self._count + 1.0)
+    def add_plain(self, changes: Changes) -> None:
+        """Take the next round, which is a plain one. The first round is no such."""
+        self._plain.append(changes)
+        self._count_to(self._count + min(0.5 * len(changes[1]), MOST_OF_ROUND))
 
     def _together(self) -> None:
-        """Make one part of the duels since the last part."""
-        if n := len(self._duels):
-            wave, config = wave_of_duels(self._duels), self._parts[-1].config
-            self._parts.append(_Part(self._count - n, config, wave, np.arange(n)))
-            self._duels = []
+        """Make one part of the plain rounds since the last part."""
+        if n := len(self._plain):
+            wave, last = wave_of(self._plain), self._parts[-1]
+            self._parts.append(_Part(last.ends[-1], last.config, wave, np.arange(n)))
+            self._plain = []
 
     def _count_to(self, pairs: float) -> None:
         """Note the number of pairs so far. If it is at a new level, forget the rounds that are not

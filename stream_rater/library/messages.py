@@ -27,6 +27,8 @@ from stream_rater.rating.stages import LEAST_WEIGHT
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
+MOST_PLAIN = 100
+"""The most sides of a round, and the most members of a side, for which it is plain."""
 HEADERS = (("content-type", MSGPACK.encode()),)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(events.RoundCompleted).decode
@@ -223,29 +225,47 @@ def message_of(
 
 
 Id = Annotated[str, Meta(min_length=1)]
+Team = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MOST_PLAIN)]
 Rank = Annotated[int, Meta(ge=1, le=MAX_RANK)]
 
 
-class Duel(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A round of two players that is valid without a look at its message."""
+class Plain(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A round that is valid without a look at its message: of sides of equal sizes."""
 
-    players: tuple[Id, Id]
-    ranks: tuple[Rank, Rank] = (1, 2)
+    given: Annotated[tuple[Id | Team, ...], Meta(min_length=2, max_length=MOST_PLAIN)]
+    ranks: tuple[Rank, ...] = ()  # Without them, the sides are in order.
     weight: Annotated[float, Meta(ge=LEAST_WEIGHT, le=Limits().max_weight)] = 1.0
     ladder: str = ""
     round_id: Id = "-"
     completed_at: Annotated[str, Meta(max_length=MAX_TIME_LENGTH)] = ""
 
     def __post_init__(self) -> None:
-        one, other = self.players
-        ids = one.encode(), other.encode(), self.round_id.encode()
-        if one == other or max(map(len, ids)) > MAX_ID_BYTES:
+        players, sizes = list[str](), set[int]()
+        for side in self.given:
+            if isinstance(side, str):
+                players.append(side)
+                sizes.add(1)
+            else:
+                players += side
+                sizes.add(len(side))
+        n = len(self.ranks) or len(self.given)
+        if n != len(self.given) or len(sizes) > 1 or len({*players}) < len(players):
             raise ValueError
+        text = "".join(players) + self.round_id
+        if len(text) > MAX_ID_BYTES or not text.isascii():
+            text.encode()  # UnicodeEncodeError is a ValueError
+            if any(map(id_mistake, (*players, self.round_id))):
+                raise ValueError
+
+    @property
+    def sides(self) -> Sides:
+        """The players of each side."""
+        return [(each,) if isinstance(each, str) else each for each in self.given]
 
 
-def renamed(message: bytes | Duel, ladder: str) -> bytes | Duel:
+def renamed(message: bytes | Plain, ladder: str) -> bytes | Plain:
     """The same round, seed or reset on another ladder."""
-    if isinstance(message, Duel):
+    if isinstance(message, Plain):
         return structs.replace(message, ladder=ladder)
     if kind := _seed_kind(message):
         return to_json(structs.replace(from_message(SEEDS[kind], message), ladder=ladder))
@@ -257,10 +277,10 @@ def _seed_kind(message: bytes) -> str:
     return kind_of_line(message) if message.startswith(b"{") else ""
 
 
-def record_of(offset: int, message: bytes | Duel) -> Record:
+def record_of(offset: int, message: bytes | Plain) -> Record:
     """A record with this message, received infinitely late: no time of a round is too far ahead."""
-    if isinstance(message, Duel):
-        standings = standings_of([(each,) for each in message.players], message.ranks, None)
+    if isinstance(message, Plain):
+        standings = standings_of(message.sides, message.ranks or None, None)
         head = message.ladder, message.round_id, message.completed_at
         message = message_of(*head, standings, message.weight)
     kind = _seed_kind(message)

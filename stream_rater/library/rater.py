@@ -31,7 +31,7 @@ from stream_rater.replay.files import json_lines, read_lines
 from stream_rater.replay.ledger import with_verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
-from stream_rater.replay.single import Duels
+from stream_rater.replay.single import PlainRounds
 from stream_rater.replay.what_if import what_if
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import decode_seed, is_seed
@@ -140,9 +140,9 @@ class RatedLog:
 
     def __init__(self) -> None:
         self.end = 0  # The offset of the next record.
-        self._sources: list[tuple[int, bytes | messages.Duel | RatedRounds]] = []
+        self._sources: list[tuple[int, bytes | messages.Plain | RatedRounds]] = []
 
-    def add(self, source: bytes | messages.Duel | RatedRounds) -> None:
+    def add(self, source: bytes | messages.Plain | RatedRounds) -> None:
         """Add a round that was rated, or a file that was rated to its end."""
         self._sources.append((self.end, source))
         self.end += source.lines if isinstance(source, RatedRounds) else 1
@@ -168,6 +168,11 @@ class RatedLog:
 UNORDERED = {set, frozenset}  # No sides and no ranks.
 
 
+def _in_order(sides: Any) -> bool:
+    """Whether sides, and the members of each, have an order."""
+    return type(sides) not in UNORDERED and UNORDERED.isdisjoint(map(type, sides))
+
+
 class _LogReplay:
     """The replay of a ladder's log so far."""
 
@@ -182,7 +187,7 @@ class _LogReplay:
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
         self.window = self._replay.log.validator._window_of(0)
         self.learner = FactorLearner()
-        self.duels: Duels | None = None  # None before the first round, and if they are not plain.
+        self.plain: PlainRounds | None = None  # None before the first round, or while not plain
 
     @property
     def pool(self) -> Pool:
@@ -202,9 +207,9 @@ class _LogReplay:
                 self.latest_s = max(self.latest_s, seeded.seed.time)
                 self.begun += len(seeded.result.chosen)
         if self.edits.change_rounds or self.pool.rule.seasons:
-            self.duels = None
-        elif self.duels is None and self.ladder in self._replay.pools:
-            self.duels = Duels(self.pool)
+            self.plain = None
+        elif self.plain is None and self.ladder in self._replay.pools:
+            self.plain = PlainRounds(self.pool)
         return batch.log, rated
 
 
@@ -272,54 +277,56 @@ class Rater:
         work = self.work
         return what_if(work.pool, work.edits, self.decoded(message))
 
-    # --- a plain duel; None is returned for what needs a look at its message ---
+    # --- a plain round; None is returned for what needs a look at its message ---
 
-    def rate_duel(
+    def rate_plain(
         self, sides: Any, ranks: Any, weight: Any, completed_at: Any, round_id: Any
     ) -> results.RoundResult | None:
-        """Rate a duel. Raises InvalidRound if the id of the round was used before."""
-        work, end, places = self.work, self._log.end, (1, 2) if ranks is None else ranks
-        duels, time_s = work.duels, work.latest_s
-        if duels is None or not duels.rates or type(sides) in UNORDERED:
-            return None
-        if type(places) in UNORDERED:
+        """Rate a plain round. Raises InvalidRound if the id of the round was used before."""
+        work, end = self.work, self._log.end
+        plain, time_s = work.plain, work.latest_s
+        if plain is None or not plain.rates or type(ranks) in UNORDERED:
             return None
         try:
             at = answers.text_of(time_s) if completed_at is None else messages.time_of(completed_at)
-            duel = convert((sides, places, weight, self.ladder, round_id, at), messages.Duel)
+            places = () if ranks is None else ranks
+            round_ = convert((sides, places, weight, self.ladder, round_id, at), messages.Plain)
             time_s = time_s if completed_at is None else parse_time(at)
-        except (ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             return None
-        tied = duel.ranks[0] == duel.ranks[1]
-        if time_s < EARLIEST or (tied and self.rating.skip_all_tied):
+        skipped = self.rating.skip_all_tied and len({*round_.ranks}) == 1
+        none = ranks is not None and not round_.ranks
+        if time_s < EARLIEST or skipped or none or not _in_order(sides):
             return None
         try:
             work.window.check(end, self.ladder, round_id)
         except Invalid as invalid:
             raise messages.argument_error(invalid) from None
         self._current = None
-        found = duels.rate(duel.players, duel.ranks, duel.weight, time_s, end)
+        changes, found = plain.rate(round_.sides, round_.ranks, round_.weight, time_s, end)
         work.latest_s = max(work.latest_s, time_s)
-        work.learner.add_duel(found, duel.ranks)
+        work.learner.add_plain(changes)
         self._current = work
-        self._log.add(duel)
-        return results.RoundResult.later(partial(answers.of_duel, duel, found, work.pool.rule))
+        self._log.add(round_)
+        return results.RoundResult.later(partial(answers.of_plain, round_, found, work.pool.rule))
 
     def variance_factor(self, given: object) -> VarianceFactor:
         """The given factor; None: the one that is learned. Raises InvalidRound."""
         return self.work.learner.now if given is None else VarianceFactor(messages.factor_of(given))
 
-    def predict_duel(self, sides: Any, by: VarianceFactor) -> results.Prediction | None:
-        """Predict a duel."""
-        duels = self.work.duels
-        if duels is None or type(sides) in UNORDERED:
+    def predict_plain(self, sides: Any, by: VarianceFactor) -> results.Prediction | None:
+        """Predict a plain round."""
+        plain = self.work.plain
+        if plain is None:
             return None
         try:
-            players = convert((sides,), messages.Duel).players
+            given = convert((sides,), messages.Plain).sides
         except ValueError:
             return None
-        found = duels.forecast(players, by.factor, by.margin(self.rating))
-        fields = partial(answers.predicted, self.rating, players, found, by)
+        if not _in_order(sides):
+            return None
+        found = plain.forecast(given, by.factor, by.margin(self.rating))
+        fields = partial(answers.predicted, self.rating, given, found, by)
         return results.Prediction.later(fields)
 
     # --- seeds ---

@@ -1,7 +1,7 @@
 """`lobby/5`, `lobby/100`: µs per update of both stages in memory, beside openskill.py's
 PlackettLuce and the trueskill package. All rate the same evenings, whose lobbies share no player;
 ours rates in waves, as the service does. All look up ratings before a lobby and store new ones.
-`loop/elo-mmr`, `loop/two-moment`: µs of `Ladder.rate` and `Ladder.predict` in a loop over duels."""
+`loop/two-moment/5v5` and others: µs of `Ladder.rate` and `Ladder.predict` in a loop over rounds."""
 
 from collections import deque
 from collections.abc import Callable
@@ -114,31 +114,47 @@ def _lobby(name: str, size: int, effort: Effort) -> Result:
     return result(name, best["ours"], "us/update", faster, note)
 
 
-DUELS, DUELLISTS, LOOPS = 10_000, 1_000, 15
+ROUNDS, PLAYING, LOOPS = 5_000, 1_000, 15
+SHAPES = {"1v1": (2, 1), "5v5": (2, 5), "5": (5, 1)}  # The sides of a round, and their members.
 
 
-def _loop(system: str, effort: Effort) -> Result:
-    """Medians of loops over the same duels, in turns. Of each prediction a chance is read."""
-    random, played = np.random.default_rng(1), DUELS // 10 if effort.quick else DUELS
-    duels = [random.choice(DUELLISTS, 2, replace=False).tolist() for _ in range(played)]
-    named, ladder = [[f"player-{player}" for player in duel] for duel in duels], Ladder(system)
+def _loop(system: str, shape: str, effort: Effort) -> Result:
+    """Medians of loops over the same rounds, in turns. Of each prediction a chance is read."""
+    random, (sides, members) = np.random.default_rng(1), SHAPES[shape]
+    chosen = [
+        random.choice(PLAYING, (sides, members), replace=False).tolist()
+        for _ in range(ROUNDS // 10 if effort.quick else ROUNDS)
+    ]
+    named, ladder = [[[f"player-{i}" for i in s] for s in each] for each in chosen], Ladder(system)
     runs: dict[str, Callable[[], object]] = {
         "rate": lambda: deque(map(ladder.rate, named), 0),
-        "predict": lambda: deque((ladder.predict(sides).win[0] for sides in named), 0),
+        "predict": lambda: deque((ladder.predict(each).win[0] for each in named), 0),
     }
     with suppress(ImportError):
         model: Any = peer_module("openskill.models").PlackettLuce()
-        of = [model.rating() for _ in range(DUELLISTS)]
-        runs["openskill_rate"] = partial(one_by_one(model.rate, of), np.array(duels))
+        of = [model.rating() for _ in range(PLAYING)]
+
+        def rate() -> None:
+            for each in chosen:
+                rated = model.rate([[of[i] for i in side] for side in each])
+                for side, new in zip(each, rated, strict=True):
+                    for i, rating in zip(side, new, strict=True):
+                        of[i] = rating
+
+        runs["openskill_rate"] = rate
         runs["openskill_predict"] = lambda: [
-            model.predict_win([[of[one]], [of[other]]])[0] for one, other in duels
+            model.predict_win([[of[i] for i in side] for side in each])[0] for each in chosen
         ]
     times = times_s(effort.turns(LOOPS), **runs)
-    us = {name: median(each) / played * 1e6 for name, each in times.items()}
-    return result(f"loop/{system}", us.pop("rate"), "us/duel", us)
+    us = {name: median(each) / len(chosen) * 1e6 for name, each in times.items()}
+    return result(f"loop/{system}/{shape}", us.pop("rate"), "us/round", us)
 
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **{f"lobby/{size}": partial(_lobby, f"lobby/{size}", size) for size in (5, 100)},
-    **{f"loop/{system}": partial(_loop, system) for system in ("elo-mmr", "two-moment")},
+    **{
+        f"loop/{system}/{shape}": partial(_loop, system, shape)
+        for system in ("elo-mmr", "two-moment")
+        for shape in SHAPES
+    },
 }

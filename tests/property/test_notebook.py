@@ -61,18 +61,20 @@ class Given(NamedTuple):
     day: int
 
 
-def duel(random: Random) -> Given:
-    """A round in its plainest form."""
-    ranks: list[int | None] = random.choices([1, 2, 3], k=2)
-    names, weight = random.sample(NAMES, 2), random.choice([1.0, 2, 0.1 + 0.2])
-    return Given(names, ranks, None, weight, None, random.randrange(30))
+def plain(random: Random) -> Given:
+    """A round in its plainest form: players or teams of one size."""
+    sides, members = random.choice([(2, 1), (2, 1), (4, 1), (2, 2), (2, 5), (3, 3)])
+    ranks: list[int | None] = random.choices([1, 2, 3], k=sides)
+    names, weight = random.sample(NAMES, sides * members), random.choice([1.0, 2, 0.1 + 0.2])
+    teams: list[Any] = [names[i::sides] for i in range(sides)]
+    return Given(names if members == 1 else teams, ranks, None, weight, None, random.randrange(30))
 
 
 @st.composite
 def rounds(draw: st.DrawFn) -> Given:
     """A round in any form: names alone or in tuples, teams, ties, shares, unfinished entries."""
     if draw(st.booleans()):
-        return duel(draw(st.randoms(use_true_random=False)))
+        return plain(draw(st.randoms(use_true_random=False)))
     names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=9, unique=True))
     edges = [0, *sorted(draw(st.sets(st.integers(1, len(names) - 1), min_size=1))), len(names)]
     sides: list[Any] = [tuple(names[a:b]) for a, b in pairwise(edges)]
@@ -112,7 +114,7 @@ def ladder_of(rating: RatingConfig) -> Ladder:
 @given(some=st.lists(rounds(), min_size=1, max_size=6))
 @example(some=[Given([("ann",), ("bob", "cy"), "dee"], [1, 2, 2], None, 1.0, None, 0)])
 @example(some=[Given(["ann", "bob"], [None, None], None, 1.0, None, 0)])
-@example(some=[duel(Random(i)) for i in range(60)])
+@example(some=[plain(Random(i)) for i in range(60)])
 @settings(max_examples=8)
 @cases("rating", [*SYSTEMS, DRIFTING, PLAIN], tag)
 def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
@@ -136,8 +138,9 @@ def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
         assert list(zip(result.player, result.side, strict=True)) == in_order
         wanted = [events[player] for player, _ in in_order]
         assert reported == [{name: getattr(e, name) for name in OF_AN_EVENT} for e in wanted]
-    for one, other in pairwise([*NAMES, "new"]):
-        short, usual = (ladder.predict(sides) for sides in ([one, other], [(one,), (other,)]))
+    random, pairs = Random(1), [[*pair] for pair in pairwise([*NAMES, "new"])]
+    for sides in (*pairs, *(plain(random).sides for _ in range(10))):
+        short, usual = (ladder.predict(sides, shares=by) for by in (None, [None] * len(sides)))
         assert short.win.tolist() == usual.win.tolist() and repr(short) == repr(usual)
         assert short.pairwise.tobytes() == usual.pairwise.tobytes()
         assert (short.draw, short.quality) == (usual.draw, usual.quality)

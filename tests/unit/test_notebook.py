@@ -183,7 +183,7 @@ def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         interrupted = Mock(side_effect=KeyboardInterrupt)
         patch.setattr("stream_rater.rating.stages.belief.rate_waves", interrupted)
-        patch.setattr("stream_rater.replay.single.Duels.rate", interrupted)
+        patch.setattr("stream_rater.replay.single.PlainRounds.rate", interrupted)
         for sides in (PAIR, ["ann", "bob", "cy"]):
             with pytest.raises(KeyboardInterrupt):
                 ladder.rate(sides, round_id="r")

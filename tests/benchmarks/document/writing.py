@@ -60,12 +60,16 @@ def _peers(rows: Rows) -> tuple[str, Row]:
 
 
 def _loops(rows: Rows) -> tuple[str, Row]:
-    row, other = rows["loop/two-moment"], rows["loop/elo-mmr"]
-    figures = row.figures["ratio"]
-    rates = row.figures["value"], other.figures["value"], figures["openskill_rate"]
-    return "{} µs by two-moment, {} by elo-mmr, {} by openskill.py; predicting it {} and {}".format(
-        *map(number, (*rates, figures["predict"], figures["openskill_predict"]))
-    ), row
+    found = [(shape, rows[f"loop/two-moment/{shape}"]) for shape in ("1v1", "5v5")]
+    said = (
+        "{}: {} and {} µs, openskill.py {} and {}".format(
+            shape, number(row.figures["value"]),
+            *(number(row.figures["ratio"][e])
+              for e in ("predict", "openskill_rate", "openskill_predict")),
+        )
+        for shape, row in found
+    )  # fmt: skip
+    return "; ".join(said), found[0][1]
 
 
 def _games(rows: Rows) -> tuple[str, Row]:
@@ -107,7 +111,7 @@ SUMMARY: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
     "rating rounds of 5 in memory, many at once": _peers,
-    "rating a duel in a loop of Python": _loops,
+    "rating and predicting a round in a loop of Python": _loops,
     "predicting results, in log loss and order, against other systems": _games,
     "crashes, broken connections and lost data on real servers": _faults,
 }
