@@ -27,7 +27,7 @@ from tests.benchmarks.lab.games import Verdict
 from tests.benchmarks.stream import steps
 from tests.benchmarks.stream.against import beside_null, compared
 from tests.benchmarks.stream.ground import Published
-from tests.benchmarks.stream.latency import Seen, feed, found
+from tests.benchmarks.stream.latency import Fed, Seen, feed, found
 from tests.benchmarks.stream.null import Sample, plain_round_from_json, regrouped
 from tests.benchmarks.stream.rounds import WORKLOADS
 from tests.benchmarks.stream.rounds import made as made_round
@@ -151,12 +151,12 @@ def test_latencies() -> None:
     """Of the rounds after the first fifth of the time; what came after the end was behind."""
     due = {f"r{i}": 10.0 + i for i in range(10)}
     seen = Seen([f"r{i}" for i in range(10)], [10.0 + i + 0.1 * (i + 1) for i in range(10)])
-    phase = found(due, 20.0, seen)
+    phase = found(Fed(due, 20.0, np.arange(10.0)), seen)
     assert np.allclose(np.sort(phase.latency_s), np.arange(0.3, 1.05, 0.1), rtol=0, atol=1e-9)
-    assert (phase.rate, phase.lag) == (1.0, 0)
+    assert (phase.rate, phase.lag, phase.late_s.tolist()) == (1.0, 0, list(range(2, 10)))
     assert phase.quantile_ms(0.5) == pytest.approx(600.0)
     assert phase.quantile_ms(0.99) == phase.quantile_ms(1.0) == pytest.approx(1000.0)
-    late = found(due, 19.5, seen)
+    late = found(Fed(due, 19.5, np.zeros(10)), seen)
     assert late.lag == 1 and late.lag_ms == pytest.approx(950.0)
 
 
@@ -188,10 +188,10 @@ def test_a_starved_feeder_is_not_forgiven() -> None:
     """A late round was due by the schedule: its delay is latency, and the load is as asked for."""
     starved: Any = Starved()
     rounds = [made_round(f"r{i}", "x", ["a", "b"]) for i in range(5)]
-    due_s, end_s = feed(starved, "", rounds, 2.0, lambda: None, starved)
-    phase = found(due_s, end_s, starved.seen)
+    phase = found(feed(starved, "", rounds, 2.0, lambda: None, starved), starved.seen)
     assert phase.latency_s.tolist() == [3.0, 3.0, 4.0, 4.0, 5.0, 5.0, 6.0, 6.0]
     assert (phase.rate, phase.lag) == (2.0, 6)
+    assert phase.late_s.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_the_null_pipeline_regroups_all() -> None:

@@ -20,7 +20,7 @@ MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections", "bans", "seeds")
 """The last six are to be asked for: five take long, and stop watches cost time."""
 TURNS = 3
 QUICK = 20  # The divisor of the number of updates for a quick run.
-SHARES = (10, 50, 80)  # Per cent of the greatest rate at which the latency is measured.
+SHARES = (5, 10, 25, 50, 75, 90)  # Per cent of the greatest rate at which the latency is measured.
 FEED_S, QUICK_FEED_S = 20.0, 3.0
 CROWD_S, QUICK_CROWD_S = 60.0, 9.0
 LOBBIES = "lobby5"  # The workload with which most is measured.
