@@ -125,7 +125,9 @@ def _loop(system: str, shape: str, effort: Effort) -> Result:
         random.choice(PLAYING, (sides, members), replace=False).tolist()
         for _ in range(ROUNDS // 10 if effort.quick else ROUNDS)
     ]
-    named, ladder = [[[f"player-{i}" for i in s] for s in each] for each in chosen], Ladder(system)
+    teams = [[[f"player-{i}" for i in side] for side in each] for each in chosen]
+    named: list[Any] = [sum(each, []) if members == 1 else each for each in teams]
+    ladder = Ladder(system)
     runs: dict[str, Callable[[], object]] = {
         "rate": lambda: deque(map(ladder.rate, named), 0),
         "predict": lambda: deque((ladder.predict(each).win[0] for each in named), 0),
