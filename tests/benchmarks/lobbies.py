@@ -126,7 +126,7 @@ def _loop(system: str, shape: str, effort: Effort) -> Result:
         for _ in range(ROUNDS // 10 if effort.quick else ROUNDS)
     ]
     teams = [[[f"player-{i}" for i in side] for side in each] for each in chosen]
-    named: list[Any] = [sum(each, []) if members == 1 else each for each in teams]
+    named: list[Any] = [[s[0] for s in each] if members == 1 else each for each in teams]
     ladder = Ladder(system)
     runs: dict[str, Callable[[], object]] = {
         "rate": lambda: deque(map(ladder.rate, named), 0),
