@@ -157,7 +157,7 @@ def _watch(
 ) -> None:  # fmt: skip
     """The subscriber. It reads events twice: first only when each comes, and then which round it is
     of, because to parse a message's headers takes more time than to receive it."""
-    at_s = dict[tuple[int, int], float]()  # by partition and offset
+    at_s = dict[tuple[int | None, int | None], float]()  # by partition and offset
     first = [TopicPartition(topic, p, start) for p, start in enumerate(starts)]
     with closing(a_consumer(kafka)) as consumer:
         consumer.assign(first)
@@ -178,9 +178,7 @@ def _watch(
     pipe.send(seen)
 
 
-def _polled(
-    consumer: Consumer, expected: int, quiet_s: float = QUIET_S
-) -> Iterator[list[Message]]:
+def _polled(consumer: Consumer, expected: int, quiet_s: float = QUIET_S) -> Iterator[list[Message]]:
     """So many events, in the lists in which they come, and those of corrections until a silence;
     fewer after a long silence."""
     while first := consumer.poll(TIMEOUT_S if expected > 0 else quiet_s):
