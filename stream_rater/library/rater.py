@@ -165,12 +165,12 @@ class RatedLog:
                 yield messages.record_of(first, source)
 
 
-UNORDERED = {set, frozenset}  # No sides and no ranks.
+UNORDERED = set, frozenset  # No sides and no ranks.
 
 
 def _in_order(sides: Any) -> bool:
     """Whether sides, and the members of each, have an order."""
-    return type(sides) not in UNORDERED and UNORDERED.isdisjoint(map(type, sides))
+    return not (isinstance(sides, UNORDERED) or any(isinstance(e, UNORDERED) for e in sides))
 
 
 class _LogReplay:
@@ -285,7 +285,7 @@ class Rater:
         """Rate a plain round. Raises InvalidRound if the id of the round was used before."""
         work, end = self.work, self._log.end
         plain, time_s = work.plain, work.latest_s
-        if plain is None or not plain.rates or type(ranks) in UNORDERED:
+        if plain is None or not plain.rates or isinstance(ranks, UNORDERED):
             return None
         try:
             at = answers.text_of(time_s) if completed_at is None else messages.time_of(completed_at)
@@ -295,8 +295,8 @@ class Rater:
         except (TypeError, ValueError, OverflowError):
             return None
         skipped = self.rating.skip_all_tied and len({*round_.ranks}) == 1
-        none = ranks is not None and not round_.ranks
-        if time_s < EARLIEST or skipped or none or not _in_order(sides):
+        too_few = ranks is not None and not round_.ranks
+        if time_s < EARLIEST or skipped or too_few or not _in_order(sides):
             return None
         try:
             work.window.check(end, self.ladder, round_id)

@@ -115,6 +115,10 @@ def test_no_time_passes_unless_given() -> None:
 LONG = "x" * 129
 
 
+class Names(set[str]):
+    """A set by another name."""
+
+
 @cases("given, code, message", [
     ({"sides": "ann"}, "malformed", "sides: 'ann' is a text, not a list of sides"),
     ({"sides": 7}, "malformed", "sides: 7 is no list"),
@@ -122,7 +126,9 @@ LONG = "x" * 129
        "give a list, with ranks apart, as ranks=[1, 2]")
       for each in ({*PAIR}, frozenset(PAIR), dict.fromkeys(PAIR, 1))),
     ({"sides": ["ann", {"bob", "cy"}]}, "malformed", "sides[1]: a set has no order"),
+    ({"sides": [["ann"], Names({"bob"})]}, "malformed", "sides[1]: a Names has no order"),
     ({"ranks": {1, 2}}, "malformed", "ranks: a set has no order"),
+    ({"ranks": []}, "bad-rank", "ranks: 0 for 2 sides"),
     ({"sides": ["ann", 7]}, "bad-id", "sides[1]: 7 is no id: ids are texts, so quote it: '7'"),
     ({"sides": ["ann", ("bob", 7)]}, "bad-id", "sides[1][1]: 7 is no id: ids are texts, so"),
     ({"sides": ["ann", ("bob", b"7")]}, "bad-id", "sides[1][1]: b'7' is no id: ids are texts"),
